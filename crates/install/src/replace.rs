@@ -201,6 +201,9 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
                 folder.display()
             )));
         }
+        if name == "sshd" && !has_diversions(settings) {
+            check_openssh_starts(&machine, &found)?;
+        }
         lines.push((path, text_of(&found)));
     }
     Ok(ReplacementPlan {
@@ -208,6 +211,20 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         programs,
         lines,
     })
+}
+
+/// Refuses lines with which OpenSSH's server would not start: without diversions, an upgrade of its
+/// package writes it to its name again and restarts it, and nobody could log in.
+fn check_openssh_starts(machine: &Machine, found: &[Consequence]) -> io::Result<()> {
+    let lines = found.iter().flat_map(|consequence| &consequence.lines);
+    let mut keywords = lines.filter_map(|line| line.split(' ').next());
+    match keywords.find(|keyword| !machine.openssh_knows(keyword)) {
+        None => Ok(()),
+        Some(keyword) => Err(io::Error::other(format!(
+            "this machine's OpenSSH does not know {keyword}: its server would not start after the next upgrade of its \
+             package, which writes it to its name again; use --fulmar-defaults"
+        ))),
+    }
 }
 
 fn text_of(found: &[Consequence]) -> String {

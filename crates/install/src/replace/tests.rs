@@ -4,6 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::super::run;
 use super::*;
 
+/// Keywords that OpenSSH's server knows.
+const KEYWORDS: &str = "kexalgorithms macs pamservicename";
+
 /// A root directory with an OpenSSH, that goes with the test.
 struct Root(PathBuf);
 
@@ -18,7 +21,11 @@ impl Root {
         root.write("usr/bin/ssh", "\u{7f}ELF ssh", 0o755);
         root.write("usr/bin/ssh-agent", "\u{7f}ELF agent", 0o2755);
         root.write("usr/bin/ssh-copy-id", "#!/bin/sh\n", 0o755);
-        root.write("usr/sbin/sshd", "\u{7f}ELF OpenSSH_9.2p1", 0o755);
+        root.write(
+            "usr/sbin/sshd",
+            &format!("\u{7f}ELF {KEYWORDS} OpenSSH_9.9p1"),
+            0o755,
+        );
         root.write("usr/lib/openssh/sftp-server", "\u{7f}ELF sftp", 0o755);
         root.write(
             "etc/ssh/sshd_config",
@@ -251,16 +258,17 @@ fn an_openssh_that_came_or_went_meanwhile_stays_as_it_is() {
 #[test]
 fn an_upgrade_without_diversions_is_neither_lost_nor_in_the_way() {
     let root = Root::new();
-    let newer = |root: &Root, text: &str| {
+    let newer = |root: &Root, version: &str| {
         fs::remove_file(root.0.join("usr/sbin/sshd")).unwrap();
-        root.write("usr/sbin/sshd", text, 0o755);
+        let text = format!("\u{7f}ELF {KEYWORDS} {version}");
+        root.write("usr/sbin/sshd", &text, 0o755);
     };
     assert_eq!(root.install(&["--replace-openssh"]), 0);
-    newer(&root, "\u{7f}ELF OpenSSH_9.3p1");
+    newer(&root, "OpenSSH_9.3p1");
     assert_eq!(root.install(&["--replace-openssh"]), 0);
     let kept = fs::read_to_string(root.0.join("usr/sbin/sshd.openssh")).unwrap();
     assert!(kept.ends_with("9.3p1"), "{kept:?}");
-    newer(&root, "\u{7f}ELF OpenSSH_9.4p1");
+    newer(&root, "OpenSSH_9.4p1");
     assert_eq!(root.install(&["--revert"]), 0);
     assert!(!root.0.join("usr/sbin/sshd.openssh").exists());
     assert_eq!(root.install(&["--replace-openssh"]), 0);
@@ -289,4 +297,19 @@ fn an_interruption_before_a_name_is_taken_is_undone_or_gone_on_with() {
     assert!(before.iter().all(|(path, line)| {
         path.ends_with("lib/fulmar/manifest") || after.get(path) == Some(line)
     }));
+}
+
+/// rpm's upgrade of OpenSSH restarts its server with our lines.
+#[test]
+fn lines_that_openssh_does_not_know_are_not_written_without_diversions() {
+    let root = Root::new();
+    root.write(
+        "usr/sbin/sshd",
+        "\u{7f}ELF kexalgorithms macs OpenSSH_8.7p1",
+        0o755,
+    );
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+    assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
 }
