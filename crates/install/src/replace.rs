@@ -192,6 +192,7 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
             }
         }
         if settings.fulmar_defaults {
+            check_host_key(&found)?;
             continue;
         }
         if !machine.reads_drop_ins(config) {
@@ -211,6 +212,18 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         programs,
         lines,
     })
+}
+
+/// Refuses our defaults where the ECDSA key is the only host key: the server would have none.
+fn check_host_key(found: &[Consequence]) -> io::Result<()> {
+    let only = ["HostKey /etc/ssh/ssh_host_ecdsa_key"];
+    match found.iter().any(|consequence| consequence.lines == only) {
+        true => Err(io::Error::other(
+            "sshd would not start: the only host key is /etc/ssh/ssh_host_ecdsa_key, which is not used by default; \
+             make others with ssh-keygen -A, or leave --fulmar-defaults out",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Refuses lines with which OpenSSH's server would not start: without diversions, an upgrade of its

@@ -169,6 +169,14 @@ fn our_own_defaults_write_no_lines() {
     assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
     assert!(!root.0.join("etc/ssh/sshd_config.d/zz-fulmar.conf").exists());
     assert!(!root.0.join("etc/ssh/ssh_config.d/zz-fulmar.conf").exists());
+    // Without a host key that they use, nobody could log in.
+    let root = Root::new();
+    root.write("etc/ssh/ssh_host_ecdsa_key", "", 0o600);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 1);
+    assert_eq!(root.state(), before);
+    root.write("etc/ssh/ssh_host_ed25519_key", "", 0o600);
+    assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
 }
 
 #[test]
