@@ -152,11 +152,19 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
             continue;
         }
         let aside = aside(&place);
+        let has_aside = fs::symlink_metadata(&aside).is_ok();
         let is_known = taken.contains(&TakenStep::Program(path.clone()));
-        if !is_known && fs::symlink_metadata(&aside).is_ok() {
+        if !is_known && has_aside {
             return Err(io::Error::other(format!(
                 "{} is there already, and not by Fulmar: remove or rename it",
                 aside.display()
+            )));
+        }
+        // With diversions, OpenSSH's upgrades go to the other name: this file is somebody else's.
+        if has_diversions(settings) && exists && has_aside && !same_file(&place, &aside) {
+            return Err(io::Error::other(format!(
+                "{} has been changed, and not by OpenSSH's package: remove or rename it",
+                place.display()
             )));
         }
         programs.push(path);
@@ -184,6 +192,7 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
             }
         }
         if settings.fulmar_defaults {
+            check_host_key(&found)?;
             continue;
         }
         if !machine.reads_drop_ins(config) {
@@ -193,6 +202,9 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
                 folder.display()
             )));
         }
+        if name == "sshd" && !has_diversions(settings) {
+            check_openssh_starts(&machine, &found)?;
+        }
         lines.push((path, text_of(&found)));
     }
     Ok(ReplacementPlan {
@@ -200,6 +212,32 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         programs,
         lines,
     })
+}
+
+/// Refuses our defaults where the ECDSA key is the only host key: the server would have none.
+fn check_host_key(found: &[Consequence]) -> io::Result<()> {
+    let only = ["HostKey /etc/ssh/ssh_host_ecdsa_key"];
+    match found.iter().any(|consequence| consequence.lines == only) {
+        true => Err(io::Error::other(
+            "sshd would not start: the only host key is /etc/ssh/ssh_host_ecdsa_key, which is not used by default; \
+             make others with ssh-keygen -A, or leave --fulmar-defaults out",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses lines with which OpenSSH's server would not start: without diversions, an upgrade of its
+/// package writes it to its name again and restarts it, and nobody could log in.
+fn check_openssh_starts(machine: &Machine, found: &[Consequence]) -> io::Result<()> {
+    let lines = found.iter().flat_map(|consequence| &consequence.lines);
+    let mut keywords = lines.filter_map(|line| line.split(' ').next());
+    match keywords.find(|keyword| !machine.openssh_knows(keyword)) {
+        None => Ok(()),
+        Some(keyword) => Err(io::Error::other(format!(
+            "this machine's OpenSSH does not know {keyword}: its server would not start after the next upgrade of its \
+             package, which writes it to its name again; use --fulmar-defaults"
+        ))),
+    }
 }
 
 fn text_of(found: &[Consequence]) -> String {
@@ -236,24 +274,41 @@ fn aside(path: &Path) -> PathBuf {
 fn take(path: &Path, target: &Path, settings: &InstallSettings) -> io::Result<()> {
     let place = settings.below_root(path);
     let kept = aside(&place);
-    if fs::symlink_metadata(&place).is_ok() && fs::symlink_metadata(&kept).is_err() {
-        fs::hard_link(&place, &kept).map_err(explain("link", &kept))?;
+    let fresh = fresh(&place);
+    remove_if_there(&fresh).map_err(explain("remove", &fresh))?;
+    // Without diversions, an upgrade of OpenSSH has written its program to its name again: the one
+    // from before goes.
+    if fs::symlink_metadata(&place).is_ok() && !same_file(&place, &kept) {
+        fs::hard_link(&place, &fresh).map_err(explain("link", &fresh))?;
+        fs::rename(&fresh, &kept).map_err(explain("rename", &kept))?;
     }
-    let fresh = place.with_extension("fulmar-new");
     symlink(target, &fresh).map_err(explain("link", &fresh))?;
     fs::rename(&fresh, &place).map_err(explain("rename", &place))?;
     divert(path, "--add", settings)
 }
 
-/// Records or forgets the other name of a path in dpkg's database, if the machine has one.
-fn divert(path: &Path, action: &str, settings: &InstallSettings) -> io::Result<()> {
-    if !settings
+/// The name of what is about to be renamed; an interruption may leave it.
+fn fresh(place: &Path) -> PathBuf {
+    place.with_extension("fulmar-new")
+}
+
+/// True if dpkg manages the system: an upgrade of OpenSSH writes to the other names.
+fn has_diversions(settings: &InstallSettings) -> bool {
+    settings
         .below_root(Path::new("/usr/bin/dpkg-divert"))
         .exists()
-    {
+}
+
+/// Records or forgets the other name of a path in dpkg's database, if the machine has one.
+fn divert(path: &Path, action: &str, settings: &InstallSettings) -> io::Result<()> {
+    if !has_diversions(settings) {
         return Ok(());
     }
     let mut command = Command::new("dpkg-divert");
+    if action == "--remove" {
+        // Else a package could not remove the diversions of a person or of another package.
+        command.env_remove("DPKG_MAINTSCRIPT_PACKAGE");
+    }
     if settings.root != Path::new("/") {
         command.arg("--root").arg(&settings.root);
     }
@@ -313,8 +368,12 @@ fn give_back(path: &Path, settings: &InstallSettings) -> io::Result<()> {
     let kept = aside(&place);
     let is_ours = fs::read_link(&place).is_ok_and(|found| found.ends_with("bin/fulmar"));
     let has_kept = fs::symlink_metadata(&kept).is_ok();
+    let fresh = fresh(&place);
+    if !settings.dry_run {
+        remove_if_there(&fresh).map_err(explain("remove", &fresh))?;
+    }
     if !is_ours && fs::symlink_metadata(&place).is_ok() {
-        if has_kept && !same_file(&place, &kept) {
+        if has_kept && !same_file(&place, &kept) && has_diversions(settings) {
             println!(
                 "keep    {} (changed since; OpenSSH's is {})",
                 place.display(),
@@ -322,7 +381,8 @@ fn give_back(path: &Path, settings: &InstallSettings) -> io::Result<()> {
             );
             return Ok(());
         }
-        // Interrupted after the hard link: the second name goes.
+        // Interrupted after the hard link, or, without diversions, OpenSSH was upgraded: the
+        // other name goes.
         println!("same    {}", place.display());
         if settings.dry_run {
             return Ok(());

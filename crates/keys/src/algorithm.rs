@@ -220,10 +220,12 @@ macro_rules! signature_algorithms {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Looks up an algorithm by name; `None` for unknown names.
+            /// Looks up an algorithm by name; `None` for unknown names, and in a build with the
+            /// feature `strict` for those with SHA-1.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
-                match name { $($name => Some(Self::$variant),)* _ => None }
+                let found = match name { $($name => Self::$variant,)* _ => return None };
+                (!(wire::algorithms::STRICT && found.is_sha1())).then_some(found)
             }
 
             /// The key type that the algorithm requires.
@@ -349,9 +351,10 @@ mod tests {
             );
         }
         for algorithm in SignatureAlgorithm::ALL {
+            let is_known = !(wire::algorithms::STRICT && algorithm.is_sha1());
             assert_eq!(
                 SignatureAlgorithm::from_name(algorithm.name()),
-                Some(*algorithm)
+                is_known.then_some(*algorithm)
             );
             assert_eq!(algorithm.plain().key_type(), algorithm.key_type());
             assert!(!algorithm.plain().is_certificate());

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use config::{ConfigError, ServerArguments, ServerConfig, ServerOptions};
-use wire::algorithms::{KNOWN_KEX, KNOWN_MACS, MACS, SERVER_KEX};
+use wire::algorithms::{KNOWN_KEX, KNOWN_MACS, MACS, SERVER_KEX, is_old};
 
 mod client;
 mod machine;
@@ -186,15 +186,18 @@ fn exchanges(options: &ServerOptions, machine: &Machine) -> Option<Consequence> 
     if options.algorithms.kex_algorithms != SERVER_KEX {
         return None;
     }
-    let is_old = machine
+    let finite_fields = machine
         .openssh_version()
         .is_some_and(|version| version < WITHOUT_FINITE_FIELDS);
     let missing: Vec<&str> = KNOWN_KEX
         .iter()
         .copied()
-        .filter(|name| name.starts_with("ecdh-") || is_old && name.starts_with("diffie-hellman-"))
+        .filter(|name| !is_old(name))
+        .filter(|name| {
+            name.starts_with("ecdh-") || finite_fields && name.starts_with("diffie-hellman-")
+        })
         .collect();
-    let kinds = if is_old {
+    let kinds = if finite_fields {
         "NIST curves or finite fields"
     } else {
         "NIST curves"
@@ -217,7 +220,7 @@ fn macs_line() -> String {
     let missing: Vec<&str> = KNOWN_MACS
         .iter()
         .copied()
-        .filter(|name| !MACS.contains(name))
+        .filter(|name| !MACS.contains(name) && !is_old(name))
         .collect();
     format!("MACs +{}", missing.join(","))
 }

@@ -77,17 +77,27 @@ impl Machine {
 
     /// The major version of the machine's OpenSSH server, from its program's text.
     pub(super) fn openssh_version(&self) -> Option<u32> {
-        ["/usr/sbin/sshd.openssh", "/usr/sbin/sshd", "/usr/bin/sshd"]
-            .into_iter()
-            .find_map(|path| {
-                let program = sys::file::read_bounded(
-                    self.place(path),
-                    MAX_PROGRAM_BYTES,
-                    FollowLinks::Refuse,
-                )
-                .ok()?;
-                version_in(&program)
-            })
+        self.openssh_servers()
+            .find_map(|program| version_in(&program))
+    }
+
+    /// False if the program of the machine's OpenSSH server has no such keyword in its text: it does
+    /// not start with a configuration that has it.
+    #[must_use]
+    pub fn openssh_knows(&self, keyword: &str) -> bool {
+        let keyword = keyword.to_ascii_lowercase();
+        let is_openssh = |program: &Vec<u8>| version_in(program).is_some();
+        self.openssh_servers().find(is_openssh).is_none_or(|text| {
+            text.windows(keyword.len())
+                .any(|window| window == keyword.as_bytes())
+        })
+    }
+
+    fn openssh_servers(&self) -> impl Iterator<Item = Vec<u8>> {
+        let places = ["/usr/sbin/sshd.openssh", "/usr/sbin/sshd", "/usr/bin/sshd"];
+        places.into_iter().filter_map(|path| {
+            sys::file::read_bounded(self.place(path), MAX_PROGRAM_BYTES, FollowLinks::Refuse).ok()
+        })
     }
 
     /// Homes of the accounts in /etc/passwd, each once. Accounts of other databases are not listed:

@@ -131,7 +131,11 @@ fn the_version_of_openssh_decides_over_finite_fields() {
             .unwrap()
             .to_owned()
     };
-    assert!(exchanges("OpenSSH_9.2p1 Debian").contains("diffie-hellman-group14-sha256"));
+    let old = exchanges("OpenSSH_9.2p1 Debian");
+    assert!(old.contains("diffie-hellman-group14-sha256"), "{old}");
+    // What OpenSSH's own defaults have not had for years does not come back.
+    assert!(!old.contains("sha1"), "{old}");
+    assert!(lines(&root.server()).contains(&"MACs +hmac-sha1-etm@openssh.com,hmac-sha1"));
     let new = exchanges("OpenSSH_10.6");
     assert_eq!(
         new,

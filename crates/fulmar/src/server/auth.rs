@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keys::candidate::{CandidateKey, CandidateRules, SignedFor};
+use keys::certificate::VERIFY_REQUIRED;
 use keys::{Certificate, PresentedKey, PublicKey, SignatureAlgorithm, VerifyPolicy};
 use proto::{AuthMethod, AuthRequest, Connection, Prompt};
 use wire::message::reason;
@@ -309,8 +310,17 @@ impl LoginState {
                     service: names::SERVICE_CONNECTION,
                     hostbound: hostbound.then_some(host_key),
                 };
+                // The application does not see whether the security key verified its user.
+                let demands_user = |certificate: &Certificate| {
+                    let mut options = certificate.critical_options().iter();
+                    options.any(|option| option.name == VERIFY_REQUIRED)
+                };
                 let policy = VerifyPolicy {
                     min_rsa_bits: config.transport.min_rsa_bits,
+                    require_user_verification: candidate
+                        .key()
+                        .certificate()
+                        .is_some_and(demands_user),
                     ..VerifyPolicy::default()
                 };
                 match candidate.verify(&signed_for, &signature, &policy) {

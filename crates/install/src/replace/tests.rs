@@ -4,6 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::super::run;
 use super::*;
 
+/// Keywords that OpenSSH's server knows.
+const KEYWORDS: &str = "kexalgorithms macs pamservicename";
+
 /// A root directory with an OpenSSH, that goes with the test.
 struct Root(PathBuf);
 
@@ -18,7 +21,11 @@ impl Root {
         root.write("usr/bin/ssh", "\u{7f}ELF ssh", 0o755);
         root.write("usr/bin/ssh-agent", "\u{7f}ELF agent", 0o2755);
         root.write("usr/bin/ssh-copy-id", "#!/bin/sh\n", 0o755);
-        root.write("usr/sbin/sshd", "\u{7f}ELF OpenSSH_9.2p1", 0o755);
+        root.write(
+            "usr/sbin/sshd",
+            &format!("\u{7f}ELF {KEYWORDS} OpenSSH_9.9p1"),
+            0o755,
+        );
         root.write("usr/lib/openssh/sftp-server", "\u{7f}ELF sftp", 0o755);
         root.write(
             "etc/ssh/sshd_config",
@@ -162,6 +169,14 @@ fn our_own_defaults_write_no_lines() {
     assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
     assert!(!root.0.join("etc/ssh/sshd_config.d/zz-fulmar.conf").exists());
     assert!(!root.0.join("etc/ssh/ssh_config.d/zz-fulmar.conf").exists());
+    // Without a host key that they use, nobody could log in.
+    let root = Root::new();
+    root.write("etc/ssh/ssh_host_ecdsa_key", "", 0o600);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 1);
+    assert_eq!(root.state(), before);
+    root.write("etc/ssh/ssh_host_ed25519_key", "", 0o600);
+    assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
 }
 
 #[test]
@@ -245,4 +260,64 @@ fn an_openssh_that_came_or_went_meanwhile_stays_as_it_is() {
         "\u{7f}ELF add".as_bytes()
     );
     assert!(fs::symlink_metadata(root.0.join("usr/sbin/sshd")).is_err());
+}
+
+/// rpm has no diversions: an upgrade writes OpenSSH's programs to their names.
+#[test]
+fn an_upgrade_without_diversions_is_neither_lost_nor_in_the_way() {
+    let root = Root::new();
+    let newer = |root: &Root, version: &str| {
+        fs::remove_file(root.0.join("usr/sbin/sshd")).unwrap();
+        let text = format!("\u{7f}ELF {KEYWORDS} {version}");
+        root.write("usr/sbin/sshd", &text, 0o755);
+    };
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    newer(&root, "OpenSSH_9.3p1");
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let kept = fs::read_to_string(root.0.join("usr/sbin/sshd.openssh")).unwrap();
+    assert!(kept.ends_with("9.3p1"), "{kept:?}");
+    newer(&root, "OpenSSH_9.4p1");
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert!(!root.0.join("usr/sbin/sshd.openssh").exists());
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    assert_eq!(root.install(&["--revert"]), 0);
+    let sshd = fs::read_to_string(root.0.join("usr/sbin/sshd")).unwrap();
+    assert!(sshd.ends_with("9.4p1"), "{sshd:?}");
+}
+
+#[test]
+fn an_interruption_before_a_name_is_taken_is_undone_or_gone_on_with() {
+    let root = Root::new();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    assert_eq!(root.install(&["--revert"]), 0);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let left = root.0.join("usr/bin/ssh.fulmar-new");
+    let name = root.0.join("usr/bin/ssh");
+    fs::rename(&name, &left).unwrap();
+    fs::hard_link(root.0.join("usr/bin/ssh.openssh"), &name).unwrap();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    fs::rename(&name, &left).unwrap();
+    fs::hard_link(root.0.join("usr/bin/ssh.openssh"), &name).unwrap();
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert!(fs::symlink_metadata(&left).is_err());
+    let after = root.state();
+    assert!(before.iter().all(|(path, line)| {
+        path.ends_with("lib/fulmar/manifest") || after.get(path) == Some(line)
+    }));
+}
+
+/// rpm's upgrade of OpenSSH restarts its server with our lines.
+#[test]
+fn lines_that_openssh_does_not_know_are_not_written_without_diversions() {
+    let root = Root::new();
+    root.write(
+        "usr/sbin/sshd",
+        "\u{7f}ELF kexalgorithms macs OpenSSH_8.7p1",
+        0o755,
+    );
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+    assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 
 use config::server::{AuthenticationOptions, ServerConfig};
@@ -41,6 +42,9 @@ pub(crate) struct Shape {
     pub(crate) greet: Option<Greet>,
 }
 
+/// The directory that a package or the server makes for the auth process; home of the package's user.
+const OWN_DIRECTORY: &str = "/run/fulmar-empty";
+
 /// The auth process's chroot directory, and its uid and gid.
 #[derive(Debug, Clone)]
 pub(crate) struct Confinement {
@@ -54,10 +58,14 @@ impl Confinement {
     /// # Errors
     /// The error message for the user.
     pub(crate) fn find() -> Result<Self, String> {
-        let user = ["sshd", "nobody"]
+        // The user that a package makes has this home; another one of its name may be a person.
+        let is_usable = |user: &sys::users::User| {
+            user.uid != 0 && (user.name != "fulmar" || user.home == Path::new(OWN_DIRECTORY))
+        };
+        let user = ["fulmar", "sshd", "nobody"]
             .into_iter()
-            .find_map(|name| sys::users::by_name(name).ok().flatten())
-            .filter(|user| user.uid != 0)
+            .filter_map(|name| sys::users::by_name(name).ok().flatten())
+            .find(is_usable)
             .ok_or("Privilege separation user sshd does not exist")?;
         Ok(Self {
             chroot: empty_directory()?,
@@ -69,20 +77,19 @@ impl Confinement {
 /// Returns a directory that is empty and that only root can change.
 fn empty_directory() -> Result<String, String> {
     const CANDIDATES: [&str; 3] = ["/run/sshd", "/var/empty", "/usr/share/empty.sshd"];
-    const OWN: &str = "/run/fulmar-empty";
     if let Some(found) = CANDIDATES.into_iter().find(|path| is_empty_and_ours(path)) {
         return Ok(found.to_owned());
     }
-    let created = std::fs::create_dir(OWN);
-    if is_empty_and_ours(OWN) {
-        return Ok(OWN.to_owned());
+    let created = std::fs::create_dir(OWN_DIRECTORY);
+    if is_empty_and_ours(OWN_DIRECTORY) {
+        return Ok(OWN_DIRECTORY.to_owned());
     }
     let why = created.err().map_or_else(
         || "it is not empty or not root's alone".to_owned(),
         |error| error.to_string(),
     );
     Err(format!(
-        "Missing privilege separation directory: make {OWN} an empty directory of root ({why})"
+        "Missing privilege separation directory: make {OWN_DIRECTORY} an empty directory of root ({why})"
     ))
 }
 
