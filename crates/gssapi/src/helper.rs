@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use sys::gss::{Gss, GssAcceptor, GssError, GssInitiator, GssStep};
 use sys::process::Credentials;
+use sys::signals::Signal;
 use zeroize::Zeroizing;
 
 use crate::AcceptorTerms;
@@ -129,8 +130,9 @@ fn become_user(ids: Option<UserIds>) -> Result<(), GssFailure> {
         return Ok(());
     };
     sys::process::become_user(&Credentials { uid, gid, groups })?;
-    // The change of user has set this flag back.
-    Ok(sys::process::set_dumpable(false)?)
+    // The change of user has set both back.
+    sys::process::set_dumpable(false)?;
+    Ok(sys::process::set_parent_death_signal(Some(Signal::KILL))?)
 }
 
 fn variable(name: &str) -> Option<String> {
