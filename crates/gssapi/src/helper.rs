@@ -256,7 +256,18 @@ fn for_user(ids: Option<UserIds>) -> Result<(), GssFailure> {
 
 fn authorize(ids: Option<UserIds>, name: &[u8], user: &str) -> Result<bool, GssFailure> {
     for_user(ids)?;
-    Ok(Gss::load()?.is_authorized(name, user)?)
+    let gss = Gss::load()?;
+    // A list that this user may not see is none for the library: auth_to_local would decide instead.
+    if let Some(directory) = gss.list_directory()?
+        && let Err(error) = std::fs::metadata(directory.join(user))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        let shown = directory.display();
+        return Err(GssFailure::plain(format!(
+            "k5login_directory {shown} must be readable by {user}: {error}"
+        )));
+    }
+    Ok(gss.is_authorized(name, user)?)
 }
 
 fn store(ids: Option<UserIds>, credential: &[u8], path: &str) -> Result<(), GssFailure> {
