@@ -592,6 +592,23 @@ mod tests {
     }
 
     #[test]
+    fn a_signal_is_passed_on_to_the_process_that_is_named() {
+        use std::os::unix::process::ExitStatusExt;
+        let _turn = NOTED_TEST_LOCK.lock().unwrap();
+        let sleeper = std::process::Command::new("sleep").arg("1000").spawn();
+        let mut sleeper = sleeper.unwrap();
+        pass_on(Signal::USR1).unwrap();
+        pass_on_to(Some(Pid::try_from(sleeper.id()).unwrap()));
+        // SAFETY: sends a signal that has a handler.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        pass_on_to(None);
+        assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGUSR1));
+        assert!(noted());
+        NOTED.store(false, Ordering::Relaxed);
+        restore_default(Signal::USR1).unwrap();
+    }
+
+    #[test]
     fn interrupts_are_counted_until_they_are_forgotten() {
         count_interrupts().unwrap();
         for count in 1..3 {
