@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use sys::gss::{Gss, GssAcceptor, GssError, GssInitiator, GssStep};
 use sys::process::Credentials;
+use sys::signals::Signal;
 use zeroize::Zeroizing;
 
 use crate::AcceptorTerms;
@@ -129,8 +130,9 @@ fn become_user(ids: Option<UserIds>) -> Result<(), GssFailure> {
         return Ok(());
     };
     sys::process::become_user(&Credentials { uid, gid, groups })?;
-    // The change of user has set this flag back.
-    Ok(sys::process::set_dumpable(false)?)
+    // The change of user has set both back.
+    sys::process::set_dumpable(false)?;
+    Ok(sys::process::set_parent_death_signal(Some(Signal::KILL))?)
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -254,7 +256,18 @@ fn for_user(ids: Option<UserIds>) -> Result<(), GssFailure> {
 
 fn authorize(ids: Option<UserIds>, name: &[u8], user: &str) -> Result<bool, GssFailure> {
     for_user(ids)?;
-    Ok(Gss::load()?.is_authorized(name, user)?)
+    let gss = Gss::load()?;
+    // A list that this user may not see is none for the library: auth_to_local would decide instead.
+    if let Some(directory) = gss.list_directory()?
+        && let Err(error) = std::fs::metadata(directory.join(user))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        let shown = directory.display();
+        return Err(GssFailure::plain(format!(
+            "k5login_directory {shown} must be readable by {user}: {error}"
+        )));
+    }
+    Ok(gss.is_authorized(name, user)?)
 }
 
 fn store(ids: Option<UserIds>, credential: &[u8], path: &str) -> Result<(), GssFailure> {

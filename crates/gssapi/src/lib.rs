@@ -59,6 +59,8 @@ impl HelperProcess {
         wait: Option<Duration>,
     ) -> Result<Self, GssFailure> {
         let (ours, theirs) = sys::socket::stream_pair()?;
+        // Neither an answer nor room for a request is waited for without end.
+        sys::io::set_nonblocking(&ours, true)?;
         let mut command = executable.command()?;
         command
             .args(["fulmar", ROLE])
@@ -84,7 +86,7 @@ impl HelperProcess {
     }
 
     fn call(&self, request: &HelperRequest) -> Result<HelperReply, GssFailure> {
-        sys::io::write_all(&self.socket, &request.encode())?;
+        self.write(&request.encode())?;
         let length = self.read(4)?;
         let length = match length.first_chunk::<4>() {
             Some(length) => u32::from_be_bytes(*length),
@@ -101,25 +103,45 @@ impl HelperProcess {
         }
     }
 
+    fn write(&self, mut bytes: &[u8]) -> Result<(), GssFailure> {
+        let until_ms = self.until_ms();
+        while !bytes.is_empty() {
+            match sys::io::write(&self.socket, bytes) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !sys::io::wait_writable(&self.socket, left(until_ms))? {
+                        return Err(silent());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     fn read(&self, length: usize) -> Result<zeroize::Zeroizing<Vec<u8>>, GssFailure> {
-        let until_ms = self
-            .wait
-            .map(|wait| sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or(0));
+        let until_ms = self.until_ms();
         let mut bytes = zeroize::Zeroizing::new(vec![0; length]);
         let mut got = 0;
         while got < length {
-            let left = until_ms.map(|until_ms| {
-                Duration::from_millis(until_ms.saturating_sub(sys::time::monotonic_ms()))
-            });
-            if !sys::io::wait_readable(&self.socket, left)? {
-                return Err(GssFailure::plain("the GSS-API process does not answer"));
-            }
-            match sys::io::read(&self.socket, bytes.get_mut(got..).unwrap_or_default())? {
-                0 => return Err(GssFailure::plain("the GSS-API process has ended")),
-                count => got += count,
+            match sys::io::read(&self.socket, bytes.get_mut(got..).unwrap_or_default()) {
+                Ok(0) => return Err(GssFailure::plain("the GSS-API process has ended")),
+                Ok(count) => got += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !sys::io::wait_readable(&self.socket, left(until_ms))? {
+                        return Err(silent());
+                    }
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(bytes)
+    }
+
+    /// Monotonic milliseconds of the end of a wait that begins now.
+    fn until_ms(&self) -> Option<u64> {
+        self.wait
+            .map(|wait| sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or(0))
     }
 
     fn step(&self, request: &HelperRequest) -> Result<ContextStep, GssFailure> {
@@ -142,6 +164,15 @@ impl Drop for HelperProcess {
         let _ = self.child.signal(Signal::KILL);
         let _ = self.child.wait();
     }
+}
+
+fn left(until_ms: Option<u64>) -> Option<Duration> {
+    until_ms
+        .map(|until_ms| Duration::from_millis(until_ms.saturating_sub(sys::time::monotonic_ms())))
+}
+
+fn silent() -> GssFailure {
+    GssFailure::plain("the GSS-API process does not answer")
 }
 
 fn unexpected() -> GssFailure {

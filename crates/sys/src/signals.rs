@@ -1,13 +1,13 @@
 //! Signals: numbers and names (RFC 4254 §6.10), dispositions, signalfd.
 //!
-//! The event loops read signals from a [`SignalFd`]. Only three handlers exist: one restores a raw
-//! terminal ([`crate::terminal`]), one sets a flag ([`note`]), one counts interrupts
-//! ([`count_interrupts`]).
+//! The event loops read signals from a [`SignalFd`]. Only four handlers exist: one restores a raw
+//! terminal ([`crate::terminal`]), one sets a flag ([`note`]), one also passes the signal on to another
+//! process ([`pass_on`]), one counts interrupts ([`count_interrupts`]).
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::ffi::check;
 use crate::{Pid, Uid};
@@ -237,6 +237,38 @@ pub fn noted() -> bool {
     NOTED.load(Ordering::Relaxed)
 }
 
+/// The process that [`pass_on_to`] names; 0 for none.
+static RECIPIENT: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn pass(number: libc::c_int) {
+    NOTED.store(true, Ordering::Relaxed);
+    let pid = RECIPIENT.load(Ordering::Relaxed);
+    if pid > 0 {
+        // SAFETY: kill(2) is permitted in a handler; errno is this thread's and is put back.
+        unsafe {
+            let errno = *libc::__errno_location();
+            libc::kill(pid, number);
+            *libc::__errno_location() = errno;
+        }
+    }
+}
+
+/// As [`note`], and the signal goes on to the process of [`pass_on_to`]: for a process that ends, and
+/// cleans up, when that one has ended.
+///
+/// # Errors
+/// `EINVAL` for KILL and STOP.
+pub fn pass_on(signal: Signal) -> io::Result<()> {
+    let handler: extern "C" fn(libc::c_int) = pass;
+    set_disposition(signal, handler as libc::sighandler_t)
+}
+
+/// Names the process that signals go on to: a child that was not waited for, so that the number is
+/// its own. Look at [`noted`] afterwards: a signal may have come before.
+pub fn pass_on_to(pid: Option<Pid>) {
+    RECIPIENT.store(pid.unwrap_or(0), Ordering::Relaxed);
+}
+
 /// Says whether a thread's questions are to end.
 type EndsQuestions = Box<dyn Fn() -> bool>;
 
@@ -298,8 +330,8 @@ fn set_disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler is SIG_IGN, SIG_DFL, `take_note` or `take_interrupt`, which only change
-    // an atomic in signal context.
+    // SAFETY: the handler is SIG_IGN, SIG_DFL, `take_note`, `pass` or `take_interrupt`, which only
+    // change an atomic, and call kill(2), in signal context.
     check(unsafe { libc::sigaction(signal.0, &raw const action, std::ptr::null_mut()) })?;
     Ok(())
 }
@@ -557,6 +589,23 @@ mod tests {
         NOTED.store(false, Ordering::Relaxed);
         restore_default(Signal::USR1).unwrap();
         assert!(note(Signal::STOP).is_err());
+    }
+
+    #[test]
+    fn a_signal_is_passed_on_to_the_process_that_is_named() {
+        use std::os::unix::process::ExitStatusExt;
+        let _turn = NOTED_TEST_LOCK.lock().unwrap();
+        let sleeper = std::process::Command::new("sleep").arg("1000").spawn();
+        let mut sleeper = sleeper.unwrap();
+        pass_on(Signal::USR1).unwrap();
+        pass_on_to(Some(Pid::try_from(sleeper.id()).unwrap()));
+        // SAFETY: sends a signal that has a handler.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        pass_on_to(None);
+        assert_eq!(sleeper.wait().unwrap().signal(), Some(libc::SIGUSR1));
+        assert!(noted());
+        NOTED.store(false, Ordering::Relaxed);
+        restore_default(Signal::USR1).unwrap();
     }
 
     #[test]

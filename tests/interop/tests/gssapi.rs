@@ -36,7 +36,7 @@ done
 setpriv --reuid="$GUEST" --regid="$GUEST" --clear-groups \
     env -u SSH_AUTH_SOCK -u KRB5_KTNAME HOME="$GUEST_HOME" $SSH -F "$FILES/client" -p "$PORT" "$@" \
     "$TARGET@gss.test" \
-    'echo logged in; echo "cache=$KRB5CCNAME"; klist -s && klist | grep "Default principal"; true'
+    'echo logged in; echo "cache=$KRB5CCNAME"; klist -s && klist | grep "Default principal"; cat "$SSH_USER_AUTH"; true'
 status=$?
 kill $server
 wait $server
@@ -332,6 +332,29 @@ fn only_a_fresh_ticket_for_this_host_of_a_permitted_principal_lets_in() {
 }
 
 #[test]
+fn a_list_that_the_user_may_not_see_is_not_passed_over() {
+    let lists = Scratch::new();
+    let defaults = format!("k5login_directory = {}", lists.path().display());
+    let Some(mut case) = Case::with(&defaults) else {
+        return;
+    };
+    let fine = case.cache.clone();
+    let other = case.realm.ticket(&case.guest, "other", &[]).unwrap();
+    let list = lists.write(&case.guest.name, format!("other@{REALM}\n"));
+    fs::set_permissions(list, fs::Permissions::from_mode(0o644)).unwrap();
+    for (mode, others_enter) in [(0o700, false), (0o755, true)] {
+        fs::set_permissions(lists.path(), fs::Permissions::from_mode(mode)).unwrap();
+        // The list has another principal than the user's own.
+        case.cache.clone_from(&fine);
+        let ended = case.run(Kind::OpenSsh, Kind::Fulmar, &[]);
+        assert!(!ended.logged_in, "{mode:o}: {ended:?}");
+        case.cache.clone_from(&other);
+        let ended = case.run(Kind::OpenSsh, Kind::Fulmar, &[]);
+        assert_eq!(ended.logged_in, others_enter, "{mode:o}: {ended:?}");
+    }
+}
+
+#[test]
 fn an_expired_ticket_lets_nobody_in() {
     // Expired is what has ended for longer than the clocks may differ.
     let Some(mut case) = Case::with("clockskew = 2") else {
@@ -397,10 +420,15 @@ fn who_does_not_exist_takes_the_same_steps_and_is_refused() {
 #[test]
 fn a_chain_of_methods_counts_the_ticket_as_one() {
     let Some(mut case) = Case::new() else { return };
-    case.server_options = "AuthenticationMethods gssapi-with-mic,publickey gssapi-with-mic\nPubkeyAuthentication yes\n";
+    case.server_options = "AuthenticationMethods gssapi-with-mic,publickey gssapi-with-mic\nPubkeyAuthentication yes\nExposeAuthInfo yes\n";
     for (client, server) in couples() {
         let ended = case.run(client, server, &[]);
         assert!(ended.logged_in, "{client:?} {server:?}: {ended:?}");
+        let proved = format!("\ngssapi-with-mic {}@{REALM}\n", case.guest.name);
+        assert!(
+            ended.output.contains(&proved),
+            "{client:?} {server:?}: {ended:?}"
+        );
     }
     case.server_options =
         "AuthenticationMethods gssapi-with-mic,publickey\nPubkeyAuthentication yes\n";

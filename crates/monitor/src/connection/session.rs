@@ -195,6 +195,11 @@ impl<'c> MonitorSession<'c> {
             self.proof.user(),
             self.proof.methods().join(",")
         ));
+        // From here on something is to be removed at the end, also after a signal: it ends the session
+        // process, and the end of that one is the end of the session.
+        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+            sys::signals::pass_on(signal).map_err(|error| format!("signals: {error}"))?;
+        }
         self.store_delegated();
         let opened = self.open_pam();
         if let Err(error) = opened {
@@ -272,6 +277,10 @@ impl<'c> MonitorSession<'c> {
             }
         };
         let SessionProcess { mut child, socket } = process;
+        sys::signals::pass_on_to(Some(child.pid()));
+        if sys::signals::noted() {
+            let _ = child.signal(Signal::TERM);
+        }
         self.log
             .verbose(&format!("User child is on pid {}", child.pid()));
         let mut channel = RpcChannel::new(socket, LoginPhase::Session, self.log, "")
@@ -304,6 +313,7 @@ impl<'c> MonitorSession<'c> {
                 return Ok(());
             }
         }
+        sys::signals::pass_on_to(None);
         match child.wait() {
             Ok(status) => self.log.debug(&format!("session process ended: {status}")),
             Err(error) => self.log.error(&format!("waiting for the session: {error}")),

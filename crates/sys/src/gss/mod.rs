@@ -6,8 +6,10 @@
 
 mod raw;
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, OsString, c_int};
 use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::ptr;
 
 use zeroize::Zeroizing;
@@ -203,6 +205,55 @@ impl Gss {
             (0, Ok(name)) => Ok(name.to_owned()),
             _ => Err(GssError::plain("the default keytab has no usable name")),
         }
+    }
+
+    /// The directory of k5login_directory in krb5.conf, which has the users' lists of principals
+    /// instead of their home directories.
+    ///
+    /// # Errors
+    /// If krb5.conf cannot be read.
+    pub fn list_directory(&self) -> Result<Option<PathBuf>, GssError> {
+        let mut context = ptr::null_mut();
+        // SAFETY: the library fills the pointer.
+        let mut status = i64::from(unsafe { (self.call.krb5_init)(&raw mut context) });
+        let (mut profile, mut text) = (ptr::null_mut(), ptr::null_mut());
+        if status == 0 {
+            // SAFETY: the context is live; the library fills the pointer with a copy.
+            status = i64::from(unsafe { (self.call.krb5_get_profile)(context, &raw mut profile) });
+            // SAFETY: the context is freed once.
+            unsafe { (self.call.krb5_free)(context) };
+        }
+        if status == 0 {
+            // SAFETY: the profile is live; the texts are terminated, or null where profile.h permits
+            // that; the library fills the pointer.
+            status = unsafe {
+                (self.call.profile_get_string)(
+                    profile,
+                    c"libdefaults".as_ptr(),
+                    c"k5login_directory".as_ptr(),
+                    ptr::null(),
+                    ptr::null(),
+                    &raw mut text,
+                )
+            };
+            // SAFETY: the profile is released once.
+            unsafe { (self.call.profile_release)(profile) };
+        }
+        if status != 0 {
+            return Err(GssError::plain(format!(
+                "krb5.conf cannot be used (error {status})"
+            )));
+        }
+        if text.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the library has set a terminated text, which is released once.
+        let path = unsafe {
+            let bytes = CStr::from_ptr(text).to_bytes().to_vec();
+            (self.call.profile_release_string)(text);
+            PathBuf::from(OsString::from_vec(bytes))
+        };
+        Ok(Some(path))
     }
 
     /// The words for a failed call; keeps the token for the peer.

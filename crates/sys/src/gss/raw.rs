@@ -1,7 +1,7 @@
 //! The C declarations of RFC 2744 and of MIT's extensions that [`super`] calls, for MIT's
 //! libgssapi_krb5.so.2 on 64-bit Linux.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::dynlib::Library;
 
@@ -57,7 +57,7 @@ macro_rules! functions {
                     $($field: {
                         let address = library.symbol($name)?.as_ptr();
                         // SAFETY: the library exports a function of this name with this signature
-                        // (RFC 2744, gssapi_ext.h and krb5.h of MIT, unchanged since 1.11).
+                        // (RFC 2744, gssapi_ext.h, krb5.h and profile.h of MIT, unchanged since 1.11).
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -103,5 +103,11 @@ functions! {
     userok = c"gss_userok": fn(Opaque, *const c_char) -> c_int;
     krb5_init = c"krb5_init_context": fn(*mut Opaque) -> i32;
     krb5_free = c"krb5_free_context": fn(Opaque) -> ();
+    krb5_get_profile = c"krb5_get_profile": fn(Opaque, *mut Opaque) -> i32;
+    profile_get_string = c"profile_get_string": fn(
+        Opaque, *const c_char, *const c_char, *const c_char, *const c_char, *mut *mut c_char,
+    ) -> c_long;
+    profile_release_string = c"profile_release_string": fn(*mut c_char) -> ();
+    profile_release = c"profile_release": fn(Opaque) -> ();
     krb5_kt_default_name = c"krb5_kt_default_name": fn(Opaque, *mut c_char, c_int) -> i32;
 }

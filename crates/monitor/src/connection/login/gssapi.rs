@@ -131,8 +131,10 @@ impl AuthService<'_, '_, '_> {
             user.name, client.principal
         ));
         user.delegated = client.credential;
+        // The acceptor may say anything; a line is one method's.
+        let principal = client.principal.replace('\n', "\\n");
         Ok(Some(Proof {
-            info: Some(names::METHOD_GSSAPI_WITH_MIC.to_owned()),
+            info: Some(format!("{} {principal}", names::METHOD_GSSAPI_WITH_MIC)),
             ..Proof::default()
         }))
     }
