@@ -108,7 +108,7 @@ impl Interaction for Prompter {
         }
         if question_relay::is_offered() {
             let leading = std::mem::take(&mut self.leading);
-            if let Some(answer) = question_relay::ask(&format!("{leading}{prompt}"), question) {
+            if let Some(answer) = question_relay::ask(&leading, prompt, question) {
                 return answer;
             }
             tell(&leading);

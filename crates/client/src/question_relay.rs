@@ -2,9 +2,10 @@
 //! jumps do not ask all at once.
 //!
 //! The program listens on an abstract Unix socket whose name the processes below it get in
-//! [`VARIABLE`]. Each question is a connection: a byte for its kind, and its text; the answer is a byte
-//! for whether there is one, and the answer. Texts have a length of four bytes before them. Both ends
-//! check that the other belongs to the same user. A process that cannot reach the program asks itself.
+//! [`VARIABLE`]. Each question is a connection: a byte for its kind, the text that leads to it, and its
+//! prompt; the answer is a byte for whether there is one, and the answer. Texts have a length of four
+//! bytes before them. Both ends check that the other belongs to the same user. A process that cannot
+//! reach the program asks itself.
 
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -43,8 +44,10 @@ pub struct RelayedQuestion {
     stream: UnixStream,
     /// Process that asks.
     pub process: u32,
-    /// Text for the user, escaped already: lines that lead to the question, and the prompt.
-    pub text: String,
+    /// Lines for the user that lead to the question, escaped already.
+    pub leading: String,
+    /// The prompt, escaped already. A server may have put newlines into it.
+    pub prompt: String,
     /// The kind of the question.
     pub question: Question,
 }
@@ -99,11 +102,16 @@ impl RelayedQuestion {
             [2] => Question::Confirm,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
-        let text = String::from_utf8_lossy(&read_text(&mut stream)?).into_owned();
+        let mut text = || {
+            let bytes = read_text(&mut stream)?;
+            Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (leading, prompt) = (text()?, text()?);
         Ok(Self {
             stream,
             process,
-            text,
+            leading,
+            prompt,
             question,
         })
     }
@@ -120,16 +128,20 @@ impl RelayedQuestion {
     /// Gives the answer; `None` if there is none.
     pub fn answer(mut self, answer: Option<&[u8]>) {
         // A process that has ended needs no answer.
-        let _ = write_text(
+        let _ = write_texts(
             &mut self.stream,
             u8::from(answer.is_some()),
-            answer.unwrap_or_default(),
+            &[answer.unwrap_or_default()],
         );
     }
 }
 
 /// Asks the program above this process. `None` if there is none, and this process asks itself.
-pub(crate) fn ask(text: &str, question: Question) -> Option<Option<Zeroizing<Vec<u8>>>> {
+pub(crate) fn ask(
+    leading: &str,
+    prompt: &str,
+    question: Question,
+) -> Option<Option<Zeroizing<Vec<u8>>>> {
     let name = std::env::var(VARIABLE).ok()?;
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).ok()?).ok()?;
     own_peer(&stream).ok()?;
@@ -138,7 +150,8 @@ pub(crate) fn ask(text: &str, question: Question) -> Option<Option<Zeroizing<Vec
         Question::Line => 1,
         Question::Confirm => 2,
     };
-    write_text(&mut stream, kind, text.as_bytes()).ok()?;
+    let texts = [leading.as_bytes(), prompt.as_bytes()];
+    write_texts(&mut stream, kind, &texts).ok()?;
     Some(read_answer(&mut stream).ok().flatten())
 }
 
@@ -163,13 +176,16 @@ fn own_peer(stream: &UnixStream) -> io::Result<u32> {
     Ok(u32::try_from(peer.pid).unwrap_or_default())
 }
 
-fn write_text(stream: &mut UnixStream, first: u8, text: &[u8]) -> io::Result<()> {
-    let text = text.get(..MAX_TEXT_BYTES).unwrap_or(text);
-    let length = u32::try_from(text.len()).unwrap_or_default();
-    let mut message = Zeroizing::new(Vec::with_capacity(5 + text.len()));
+fn write_texts(stream: &mut UnixStream, first: u8, texts: &[&[u8]]) -> io::Result<()> {
+    let cut = |text: &'_ &[u8]| text.len().min(MAX_TEXT_BYTES);
+    let room = texts.iter().map(|text| 4 + cut(text)).sum::<usize>();
+    let mut message = Zeroizing::new(Vec::with_capacity(1 + room));
     message.push(first);
-    message.extend_from_slice(&length.to_be_bytes());
-    message.extend_from_slice(text);
+    for text in texts {
+        let length = cut(text);
+        message.extend_from_slice(&u32::try_from(length).unwrap_or_default().to_be_bytes());
+        message.extend_from_slice(text.get(..length).unwrap_or_default());
+    }
     stream.write_all(&message)
 }
 
@@ -194,18 +210,25 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let asking = std::thread::spawn(move || {
             let mut theirs = theirs;
-            write_text(&mut theirs, 0, b"bob@jump's password: ").unwrap();
+            let texts = [&b"Denied.\n"[..], b"bob@jump's password: "];
+            write_texts(&mut theirs, 0, &texts).unwrap();
             read_answer(&mut theirs).unwrap()
         });
         let question = RelayedQuestion::read(ours).unwrap();
-        assert_eq!(question.text, "bob@jump's password: ");
+        assert_eq!(question.leading, "Denied.\n");
+        assert_eq!(question.prompt, "bob@jump's password: ");
         assert_eq!(question.question, Question::Secret);
         assert_eq!(question.process, std::process::id());
         assert!(!question.is_given_up().unwrap()());
         question.answer(Some(b"secret"));
         assert_eq!(asking.join().unwrap().unwrap().as_slice(), b"secret");
 
-        for nonsense in [&[3, 0, 0, 0, 0][..], &[0, 255, 255, 255, 255], &[0, 0]] {
+        for nonsense in [
+            &[3, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[0, 255, 255, 255, 255],
+            &[0, 0],
+            &[0, 0, 0, 0, 0],
+        ] {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(nonsense).unwrap();
             drop(theirs);
@@ -216,7 +239,7 @@ mod tests {
     #[test]
     fn a_process_that_ends_has_given_up() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        write_text(&mut theirs, 2, b"yes? ").unwrap();
+        write_texts(&mut theirs, 2, &[b"", b"yes? "]).unwrap();
         let question = RelayedQuestion::read(ours).unwrap();
         let is_given_up = question.is_given_up().unwrap();
         assert!(!is_given_up());

@@ -102,13 +102,15 @@ impl Topic {
         user(who).filter(|_| is_password).map(Self::Password)
     }
 
-    /// The topic of a question of a jump, which has the lines that lead to it.
-    fn of_jump(text: &str, question: Question) -> Option<Self> {
-        let prompt = text.rsplit('\n').next().unwrap_or(text);
+    /// The topic of a question of a jump. The whole prompt counts, for a server chooses the lines of its
+    /// own: one that ends as another jump's question must not get that jump's answer.
+    fn of_jump(leading: &str, prompt: &str, question: Question) -> Option<Self> {
         match question {
             Question::Secret => Self::of(prompt, question).map(|_| Self::Jump(prompt.to_owned())),
             // The lines name the host and the fingerprint; without them it is said again.
-            Question::Confirm if text.contains('\n') => Some(Self::Jump(text.to_owned())),
+            Question::Confirm if leading.contains('\n') || prompt.contains('\n') => {
+                Some(Self::Jump(format!("{leading}{prompt}")))
+            }
             Question::Confirm | Question::Line => None,
         }
     }
@@ -160,8 +162,10 @@ impl Questions {
         if is_given_up() {
             return;
         }
-        let Some(topic) = Topic::of_jump(&question.text, question.question) else {
-            let answer = self.ask(&question.text, question.question, is_given_up);
+        let (leading, prompt) = (&question.leading, &question.prompt);
+        let text = format!("{leading}{prompt}");
+        let Some(topic) = Topic::of_jump(leading, prompt, question.question) else {
+            let answer = self.ask(&text, question.question, is_given_up);
             return question.answer(answer.as_ref().map(|answer| answer.as_slice()));
         };
         let key = (question.process, topic.clone());
@@ -174,7 +178,7 @@ impl Questions {
         let answer = match answers.get(&topic) {
             Some(answer) => answer.clone(),
             None => {
-                let answer = self.ask(&question.text, question.question, is_given_up);
+                let answer = self.ask(&text, question.question, is_given_up);
                 let has_given_up = question.is_given_up().is_ok_and(|given_up| given_up());
                 if answer.is_some() || !has_given_up {
                     answers.insert(topic, answer.clone());
@@ -302,11 +306,26 @@ mod tests {
         assert_eq!(of("Enter bob@n1's old password: "), None);
         assert_eq!(of("Enter bob@n1's new password: "), None);
         assert_eq!(Topic::of("(bob@n2) Password: ", Question::Line), None);
-        let of_jump = |text, question| Topic::of_jump(text, question).is_some();
-        assert!(of_jump("Denied.\nbob@jump's password: ", Question::Secret));
-        assert!(of_jump("key is SHA256:x.\nSure? ", Question::Confirm));
-        assert!(!of_jump("Type 'yes' or 'no': ", Question::Confirm));
-        assert!(!of_jump("(bob@jump) Verification code: ", Question::Secret));
+        let of_jump = |leading: &str, prompt: &str, question| {
+            Topic::of_jump(leading, prompt, question).is_some()
+        };
+        assert!(of_jump(
+            "Denied.\n",
+            "bob@jump's password: ",
+            Question::Secret
+        ));
+        assert!(of_jump("key is SHA256:x.\n", "Sure? ", Question::Confirm));
+        assert!(!of_jump("", "Type 'yes' or 'no': ", Question::Confirm));
+        assert!(!of_jump(
+            "",
+            "(bob@jump) Verification code: ",
+            Question::Secret
+        ));
+        // A server's prompt that ends as another question does.
+        for asked in ["bob@jump's password: ", "Enter passphrase for key '/k': "] {
+            let prompt = format!("(bob@evil) Password:\n{asked}");
+            assert!(!of_jump("", &prompt, Question::Secret), "{prompt}");
+        }
         let key = "Enter passphrase for key '/k': ";
         assert_eq!(of(key), Some(Topic::Passphrase(key.into())));
     }

@@ -103,12 +103,13 @@ pub(crate) struct RunCommand {
 }
 
 impl RunCommand {
+    /// The session's result, and whether the command may have run.
     fn session(
         &self,
         host: &Host,
         control: &Arc<Control>,
         output: &Arc<Mutex<HostOutput>>,
-    ) -> Result<i32, ClientError> {
+    ) -> (Result<i32, ClientError>, bool) {
         let request = SessionRequest {
             flags: self.common.flags(host),
             host: host.destination.clone(),
@@ -119,6 +120,7 @@ impl RunCommand {
             output: Arc::clone(output),
             input: self.input.clone(),
             has_begun: Arc::new(AtomicBool::new(false)),
+            may_have_run: false,
         };
         let questions = Arc::clone(&self.common.questions);
         let mut interaction =
@@ -130,7 +132,7 @@ impl RunCommand {
             client::session_with(request, terms, end.as_local_end(), &mut interaction)
         });
         interaction.flush();
-        result
+        (result, end.may_have_run)
     }
 }
 
@@ -163,12 +165,13 @@ impl HostWork for RunCommand {
         let output = self.common.output_of(host, control);
         // A command does not run whose output cannot be kept.
         let unkept = locked(&output).failure().map(str::to_owned);
-        let result = match unkept {
-            Some(why) => Err(ClientError::Refused(why)),
+        let (result, may_have_run) = match unkept {
+            Some(why) => (Err(ClientError::Refused(why)), false),
             None => self.session(of_host, control, &output),
         };
         if let Err(error) = &result
             && has_no_room(error)
+            && !may_have_run
             && !is_last
         {
             return Err(());

@@ -78,6 +78,8 @@ pub(crate) struct CommandEnd {
     /// `None` if the command gets no input.
     pub(crate) input: Option<Arc<Spool>>,
     pub(crate) has_begun: Arc<AtomicBool>,
+    /// A channel was opened: the command may have run.
+    pub(crate) may_have_run: bool,
 }
 
 impl CommandEnd {
@@ -89,6 +91,7 @@ impl CommandEnd {
 
 impl LocalEnd for CommandEnd {
     fn endpoint(&mut self) -> Box<dyn ChannelHandler> {
+        self.may_have_run = true;
         // Another attempt to log in begins anew.
         self.has_begun.store(false, Ordering::Relaxed);
         Box::new(CommandHandler {

@@ -156,7 +156,7 @@ fn a_passenger_in_proxy_mode_cannot_make_the_server_end_the_connection() {
     let mut repeater = Repeater::start(&shared);
     let four = |value: u32| value.to_be_bytes();
     type Messages = Box<dyn Fn([u8; 4], u32) -> Vec<u8>>;
-    let ways: [(&str, Messages); 8] = [
+    let ways: [(&str, Messages); 11] = [
         (
             "data that is cut off",
             Box::new(|to, _| proxied(&[&[94], &to, b"\0\0\0\x09x"])),
@@ -190,6 +190,24 @@ fn a_passenger_in_proxy_mode_cannot_make_the_server_end_the_connection() {
         (
             "a request without a name",
             Box::new(|to, _| proxied(&[&[98], &to, b"\0\0\0\x04ex"])),
+        ),
+        (
+            "a command with NUL",
+            Box::new(|to, _| proxied(&[&[98], &to, b"\0\0\0\x04exec\x01\0\0\0\x02x\0"])),
+        ),
+        (
+            "a second terminal",
+            Box::new(|to, _| {
+                let request = proxied(&[&[98], &to, b"\0\0\0\x07pty-req\x01", &[0; 24]]);
+                request.repeat(2)
+            }),
+        ),
+        (
+            "a channel with a field too many",
+            Box::new(|_, _| {
+                let limits = b"\0\0\0\x08\0\x10\0\0\0\0\x80\0";
+                proxied(&[b"\x5a\0\0\0\x07session", limits, b"x"])
+            }),
         ),
         (
             "DISCONNECT",

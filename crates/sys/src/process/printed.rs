@@ -9,6 +9,10 @@ use crate::io::{PollFd, pipe, poll, read, set_nonblocking};
 
 /// Longest line that is shown, bytes; the rest of a longer one is shown as further lines.
 const MAX_LINE_BYTES: usize = 1024;
+/// Most reads before the other descriptor is looked at again: as much as a pipe holds. A process that
+/// never stops printing must not hold up what waits for its answer.
+const MAX_READS: usize = 16;
+const READ_BYTES: usize = 4096;
 /// Most text of one process that is shown, bytes.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
@@ -80,8 +84,9 @@ impl PrintedText {
 
     /// Shows what was printed until now.
     fn show_waiting(&mut self) {
-        let mut buffer = [0; 4096];
-        while let Some(pipe) = &self.pipe {
+        let mut buffer = [0; READ_BYTES];
+        for _ in 0..MAX_READS {
+            let Some(pipe) = &self.pipe else { break };
             match read(pipe, &mut buffer) {
                 Ok(0) => self.pipe = None,
                 Ok(count) => self.take(buffer.get(..count).unwrap_or_default(), &mut show),
@@ -123,7 +128,8 @@ impl PrintedText {
 }
 
 fn show(line: &str) {
-    eprintln!("{line}");
+    // Nobody may read standard error any more.
+    let _ = crate::io::write_all(crate::io::stderr(), format!("{line}\n").as_bytes());
 }
 
 impl Drop for PrintedText {
@@ -185,5 +191,23 @@ mod tests {
         printed.show_to_end();
         // Its end does not keep the other from being waited for.
         printed.show_until_readable(&ready).expect("an answer");
+    }
+
+    #[test]
+    fn endless_text_holds_up_no_answer() {
+        let (mut printed, theirs) = PrintedText::new("helper").expect("a pipe");
+        let printing = std::thread::spawn(move || {
+            // Until the reader is gone.
+            while !matches!(crate::io::write(&theirs, &[b'\n'; 4096]),
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe)
+            {}
+        });
+        let (ready, other) = pipe().expect("a pipe");
+        crate::io::write_all(&other, b"x").expect("room");
+        for _ in 0..100 {
+            printed.show_until_readable(&ready).expect("an answer");
+        }
+        drop(printed);
+        printing.join().expect("an end");
     }
 }

@@ -220,7 +220,7 @@ fn trim_stack() {
     assert!(left + 400_000 < used, "{left} of {used} bytes left");
     assert_eq!(deep(150), sum);
     assert!(above.iter().all(|byte| *byte == 7));
-    // Must do nothing on another thread.
+    // Another thread has a stack of its own.
     std::thread::spawn(sys::memory::trim_stack).join().unwrap();
 }
 

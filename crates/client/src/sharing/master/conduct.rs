@@ -2,11 +2,79 @@
 //! ends its passenger: a server would end the connection for it, and all sessions with it.
 
 use proto::channel::Request;
-use wire::DecodeError;
 use wire::message::{
     ChannelClose, ChannelData, ChannelEof, ChannelExtendedData, ChannelFailure, ChannelOpenFailure,
     ChannelRequest, ChannelSuccess, ChannelWindowAdjust, Encode,
 };
+use wire::{DecodeError, Reader, names};
+
+/// A field of CHANNEL_OPEN.
+#[derive(Debug, Clone, Copy)]
+enum Field {
+    Text,
+    Number,
+}
+
+/// Checks the fields that a type of channel has. OpenSSH's server ends the connection for fields that are
+/// cut off, too many or texts with NUL.
+///
+/// # Errors
+/// How they break the protocol.
+pub(super) fn check_fields(kind: &[u8], fields: &[u8]) -> Result<(), String> {
+    use Field::{Number, Text};
+    if kind.contains(&0) {
+        return Err("a name with NUL".into());
+    }
+    let kind = str::from_utf8(kind).unwrap_or_default();
+    let expected: &[Field] = match kind {
+        names::CHANNEL_SESSION => &[],
+        names::CHANNEL_DIRECT_TCPIP => &[Text, Number, Text, Number],
+        names::CHANNEL_DIRECT_STREAMLOCAL => &[Text, Text, Number],
+        names::CHANNEL_TUN => &[Number, Number],
+        _ => return Ok(()),
+    };
+    let malformed = |_: DecodeError| format!("the fields of {kind} are malformed");
+    let mut reader = Reader::new(fields);
+    for field in expected {
+        match field {
+            Text if reader.string().map_err(malformed)?.contains(&0) => {
+                return Err(format!("{kind}: a text with NUL"));
+            }
+            Text => {}
+            Number => drop(reader.u32().map_err(malformed)?),
+        }
+    }
+    reader.finish().map_err(malformed)
+}
+
+/// True if the texts of a request are ones that OpenSSH's server does not end the connection for.
+fn has_sound_texts(request: &Request) -> bool {
+    let are = |texts: &[&[u8]]| !texts.iter().any(|text| text.contains(&0));
+    match request {
+        Request::Pty { term, modes, .. } => are(&[term]) && has_sound_modes(modes),
+        Request::Env { name, value } => are(&[name, value]),
+        Request::X11 {
+            protocol, cookie, ..
+        } => are(&[protocol, cookie]),
+        Request::Exec { command } => are(&[command]),
+        Request::Subsystem { name } => are(&[name]),
+        Request::Signal { name } => are(&[name.as_bytes()]),
+        _ => true,
+    }
+}
+
+/// True unless the modes of a terminal (RFC 4254 section 8) are cut off.
+fn has_sound_modes(modes: &[u8]) -> bool {
+    let mut rest = modes;
+    while let Some((opcode, after)) = rest.split_first() {
+        match (opcode, after.get(4..)) {
+            (1..160, Some(next)) => rest = next,
+            (1..160, None) => return false,
+            _ => return true,
+        }
+    }
+    true
+}
 
 /// The state of a channel, as far as it limits what may be sent.
 #[derive(Debug, Default)]
@@ -17,6 +85,7 @@ pub(super) struct ProxiedConduct {
     /// Bytes that the passenger has permitted the server.
     granted: u64,
     has_ended: bool,
+    has_terminal: bool,
     /// Requests of the server without an answer.
     unanswered: u64,
 }
@@ -80,7 +149,10 @@ impl ProxiedConduct {
         let malformed = |_: DecodeError| format!("message {number} is malformed");
         match number {
             ChannelOpenFailure::NUMBER => {
-                ChannelOpenFailure::decode(payload).map_err(malformed)?;
+                let failure = ChannelOpenFailure::decode(payload).map_err(malformed)?;
+                if failure.description.contains(&0) {
+                    return Err("a text with NUL".into());
+                }
             }
             ChannelWindowAdjust::NUMBER => {
                 let adjust = ChannelWindowAdjust::decode(payload).map_err(malformed)?;
@@ -108,7 +180,17 @@ impl ProxiedConduct {
             }
             ChannelRequest::NUMBER => {
                 let request = ChannelRequest::decode(payload).map_err(malformed)?;
-                Request::decode(request.name, request.fields.0).map_err(malformed)?;
+                let decoded = Request::decode(request.name, request.fields.0);
+                let decoded = decoded.map_err(malformed)?;
+                if request.name.contains(&0) || !has_sound_texts(&decoded) {
+                    return Err(format!(
+                        "message {number} has a text with NUL or modes that are cut off"
+                    ));
+                }
+                let is_terminal = matches!(decoded, Request::Pty { .. });
+                if is_terminal && std::mem::replace(&mut self.has_terminal, true) {
+                    return Err("a second terminal".into());
+                }
             }
             ChannelSuccess::NUMBER => {
                 ChannelSuccess::decode(payload).map_err(malformed)?;
@@ -212,8 +294,31 @@ mod tests {
         assert_eq!(conduct.send(&request(b"exec", b"\0\0\0\x01x")), Ok(()));
         assert!(conduct.send(&request(b"exec", b"\0\0\0\x09x")).is_err());
         assert_eq!(conduct.send(&request(b"a@example.org", b"x")), Ok(()));
+        assert!(conduct.send(&request(b"exec", b"\0\0\0\x02x\0")).is_err());
+        assert!(conduct.send(&request(b"a\0", b"")).is_err());
+        let pty = b"\0\0\0\0\0\0\0\x50\0\0\0\x18\0\0\0\0\0\0\0\0\0\0\0\x01";
+        let cut_off = request(b"pty-req", &[&pty[..], b"\x03"].concat().leak()[..]);
+        assert!(conduct.send(&cut_off).is_err());
+        let whole = request(b"pty-req", &[&pty[..], b"\0"].concat().leak()[..]);
+        assert_eq!(conduct.send(&whole), Ok(()));
+        assert!(conduct.send(&whole).is_err(), "a second terminal");
         for cut in [&[94, 0, 0, 0, 0, 0, 0, 0, 9, 1][..], &[98, 0], &[97]] {
             assert!(conduct.send(cut).is_err(), "{cut:?}");
         }
+    }
+
+    #[test]
+    fn channels_need_their_fields() {
+        let direct = b"\0\0\0\x01h\0\0\0\x16\0\0\0\x01i\0\0\0\0";
+        let check = |name: &str, fields: &[u8]| check_fields(name.as_bytes(), fields);
+        assert_eq!(check("direct-tcpip", direct), Ok(()));
+        assert!(check("direct-tcpip", &direct[..12]).is_err());
+        assert!(check("direct-tcpip", &[&direct[..], b"x"].concat()).is_err());
+        assert_eq!(check("session", b""), Ok(()));
+        assert!(check("session", b"x").is_err());
+        assert!(check("session\0", b"").is_err());
+        let path = b"\0\0\0\x02/\0\0\0\0\0\0\0\0\0";
+        assert!(check("direct-streamlocal@openssh.com", path).is_err());
+        assert_eq!(check("a@example.org", b"x\0"), Ok(()));
     }
 }

@@ -18,7 +18,7 @@ use wire::message::{
 };
 use wire::{Put, Reader, names};
 
-use super::conduct::ProxiedConduct;
+use super::conduct::{ProxiedConduct, check_fields};
 use super::{Master, TOKEN_CONTROL, TOKEN_PROXY};
 use crate::error::ClientError;
 use crate::forward::{ForeignListener, ForeignOpen, SessionForwards};
@@ -286,6 +286,7 @@ impl Master {
         let down = reader.u32().map_err(cut_off)?;
         let used = 1 + 4 + kind.len() + 4;
         let rest = payload.get(used..).unwrap_or_default();
+        check_fields(kind, rest.get(8..).ok_or("CHANNEL_OPEN is cut off")?)?;
         let granted = Reader::new(rest).u32().unwrap_or_default();
         match driver.connection().open_proxied(kind, rest) {
             Ok(id) => {
