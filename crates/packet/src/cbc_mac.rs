@@ -8,7 +8,6 @@ use crypto::{IntegrityFailed, KeyLengthError};
 
 use crate::LENGTH_BYTES;
 use crate::ctr_mac::RawPacket;
-use crate::position::Stamp;
 
 /// Cipher key, IV and MAC key of one direction and one epoch.
 pub(crate) struct CbcMac {
@@ -58,21 +57,12 @@ impl CbcMac {
         front(packet.get(start..).unwrap_or_default())
     }
 
-    /// Returns the block that the packet with this stamp is chained to.
-    fn chain(&self, stamp: Stamp) -> ChainBlock {
-        if stamp.invocation == 0 {
-            self.iv
-        } else {
-            stamp.last_block
-        }
-    }
-
     /// Decrypts the first block of a packet and returns its length field; `None` if the block has
-    /// not arrived.
-    pub(crate) fn length(&self, stamp: Stamp, start: &[u8]) -> Option<u32> {
+    /// not arrived. `chain` is the last block of the packet before, or `None` for the first one.
+    pub(crate) fn length(&self, chain: Option<&ChainBlock>, start: &[u8]) -> Option<u32> {
         let mut block = start.get(..self.block_bytes()).map(front)?;
         let first = block.get_mut(..self.block_bytes())?;
-        self.cipher.decrypt(&self.chain(stamp), first);
+        self.cipher.decrypt(chain.unwrap_or(&self.iv), first);
         let [a, b, c, d, ..] = block;
         Some(u32::from_be_bytes([a, b, c, d]))
     }
@@ -87,14 +77,15 @@ impl CbcMac {
         packet.get_mut(start..).unwrap_or_default()
     }
 
-    pub(crate) fn seal(&self, raw: &mut RawPacket<'_>) {
-        let chain = self.chain(raw.stamp);
+    /// Encrypts a packet in place and writes its MAC; `chain` as for [`Self::length`].
+    pub(crate) fn seal(&self, chain: Option<&ChainBlock>, raw: &mut RawPacket<'_>) {
+        let chain = chain.unwrap_or(&self.iv);
         if self.encrypts_first() {
-            self.cipher.encrypt(&chain, self.encrypted(raw.packet));
+            self.cipher.encrypt(chain, self.encrypted(raw.packet));
             self.write_tag(raw);
         } else {
             self.write_tag(raw);
-            self.cipher.encrypt(&chain, self.encrypted(raw.packet));
+            self.cipher.encrypt(chain, self.encrypted(raw.packet));
         }
     }
 
@@ -103,14 +94,19 @@ impl CbcMac {
         raw.tag.copy_from_slice(&tag);
     }
 
-    pub(crate) fn open(&self, raw: &mut RawPacket<'_>) -> Result<(), IntegrityFailed> {
-        let chain = self.chain(raw.stamp);
+    /// Verifies and decrypts a packet in place; `chain` as for [`Self::length`].
+    pub(crate) fn open(
+        &self,
+        chain: Option<&ChainBlock>,
+        raw: &mut RawPacket<'_>,
+    ) -> Result<(), IntegrityFailed> {
+        let chain = chain.unwrap_or(&self.iv);
         if self.encrypts_first() {
             self.verify(raw)?;
-            self.cipher.decrypt(&chain, self.encrypted(raw.packet));
+            self.cipher.decrypt(chain, self.encrypted(raw.packet));
             Ok(())
         } else {
-            self.cipher.decrypt(&chain, self.encrypted(raw.packet));
+            self.cipher.decrypt(chain, self.encrypted(raw.packet));
             self.verify(raw)
         }
     }

@@ -54,7 +54,12 @@ pub enum Opening {}
 
 /// One direction's keys of one epoch. The type parameter prevents opening with sealing keys and the
 /// reverse.
-pub struct Keys<Purpose>(Suite, PhantomData<Purpose>);
+pub struct Keys<Purpose> {
+    suite: Suite,
+    /// What the suite requires, computed once: it is needed several times for each packet.
+    framing: Framing,
+    purpose: PhantomData<Purpose>,
+}
 
 impl<Purpose> Keys<Purpose> {
     /// Sets up `cipher`, and `mac` for a cipher without a tag (`mac` and `mac_key` are ignored for
@@ -70,64 +75,62 @@ impl<Purpose> Keys<Purpose> {
         iv: &[u8],
         mac_key: &[u8],
     ) -> Result<Self, KeyLengthError> {
-        let suite = Suite::new(cipher, mac, key, iv, mac_key)?;
-        Ok(Self(suite, PhantomData))
+        Suite::new(cipher, mac, key, iv, mac_key).map(Self::of)
     }
 
     /// No cipher and no MAC, as before the first NEWKEYS.
     #[must_use]
     pub fn none() -> Self {
-        Self(Suite::None, PhantomData)
+        Self::of(Suite::None)
     }
 
     /// No cipher and no MAC, and packets without padding: a connection that a master shares in proxy
     /// mode (OpenSSH's PROTOCOL.mux §9).
     #[must_use]
     pub fn shared() -> Self {
-        Self(Suite::Shared, PhantomData)
+        Self::of(Suite::Shared)
     }
 
-    pub(crate) fn framing(&self) -> Framing {
-        self.0.framing()
-    }
-
-    pub(crate) fn rekey_bytes(&self) -> u64 {
-        self.0.rekey_bytes()
-    }
-
-    /// Returns the block that the packet after `packet` is chained to; `None` for ciphers whose
-    /// packets do not depend on each other. `packet` is ciphertext, without its MAC.
-    pub(crate) fn chained_to(&self, packet: &[u8]) -> Option<ChainBlock> {
-        match &self.0 {
-            Suite::CbcMac(keys) => Some(keys.last_block(packet)),
-            _ => None,
+    fn of(suite: Suite) -> Self {
+        Self {
+            framing: suite.framing(),
+            suite,
+            purpose: PhantomData,
         }
     }
 
-    /// Returns true if packets have to be sealed and opened in order.
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    pub(crate) fn rekey_bytes(&self) -> u64 {
+        self.suite.rekey_bytes()
+    }
+
+    /// Returns true if packets have to be sealed and opened in order: by the serial steps, not by jobs.
     pub(crate) fn chains(&self) -> bool {
-        matches!(&self.0, Suite::CbcMac(_))
+        matches!(&self.suite, Suite::CbcMac(_))
     }
 
     pub(crate) fn gains_by_many(&self) -> bool {
-        matches!(&self.0, Suite::CtrMac(keys) if keys.gains_by_many())
+        matches!(&self.suite, Suite::CtrMac(keys) if keys.gains_by_many())
     }
 }
 
 /// Shows only the kind of the algorithms.
 impl<Purpose> fmt::Debug for Keys<Purpose> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keys({})", self.0.name())
+        write!(f, "Keys({})", self.suite.name())
     }
 }
 
 impl Keys<Sealing> {
     /// Encrypts a packet in place and writes its MAC or tag.
     pub(crate) fn seal(&self, raw: &mut RawPacket<'_>) {
-        match &self.0 {
+        match &self.suite {
             Suite::None | Suite::Shared => {}
             Suite::CtrMac(keys) => keys.seal(raw),
-            Suite::CbcMac(keys) => keys.seal(raw),
+            Suite::CbcMac(keys) => keys.seal(None, raw),
             Suite::Gcm(cipher) => {
                 let RawPacket { stamp, packet, tag } = raw;
                 if let Some((length, body)) = packet.split_first_chunk_mut::<LENGTH_BYTES>() {
@@ -141,9 +144,23 @@ impl Keys<Sealing> {
         }
     }
 
+    /// Like [`Self::seal`], for a packet that is chained to `chain` ([`CbcMac`]). Returns the block that the next
+    /// one is chained to; does nothing and returns `None` for ciphers without chaining.
+    pub(crate) fn seal_chained(
+        &self,
+        chain: Option<&ChainBlock>,
+        raw: &mut RawPacket<'_>,
+    ) -> Option<ChainBlock> {
+        let Suite::CbcMac(keys) = &self.suite else {
+            return None;
+        };
+        keys.seal(chain, raw);
+        Some(keys.last_block(raw.packet))
+    }
+
     /// Like [`Self::seal`], for at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER) packets.
     pub(crate) fn seal_many(&self, raws: &mut [RawPacket<'_>]) {
-        match &self.0 {
+        match &self.suite {
             Suite::CtrMac(keys) => keys.seal_many(raws),
             _ => raws.iter_mut().for_each(|raw| self.seal(raw)),
         }
@@ -154,7 +171,7 @@ impl Keys<Opening> {
     /// Returns true if `packet_length` is encrypted. A bad length may then be the result of
     /// tampering, and reports the same error as a wrong MAC.
     pub(crate) fn encrypts_length(&self) -> bool {
-        match &self.0 {
+        match &self.suite {
             Suite::None | Suite::Shared | Suite::Gcm(_) => false,
             Suite::CtrMac(keys) => !keys.encrypts_first(),
             Suite::CbcMac(keys) => !keys.encrypts_first(),
@@ -163,17 +180,22 @@ impl Keys<Opening> {
     }
 
     /// Returns `packet_length` of the packet that begins with `start`, without changing `start`;
-    /// `None` if `start` is too short.
-    pub(crate) fn length(&self, stamp: Stamp, start: &[u8]) -> Option<u32> {
+    /// `None` if `start` is too short. `chain` is what the packet is chained to ([`CbcMac`]).
+    pub(crate) fn length(
+        &self,
+        stamp: Stamp,
+        chain: Option<&ChainBlock>,
+        start: &[u8],
+    ) -> Option<u32> {
         let field = *start.first_chunk::<LENGTH_BYTES>()?;
-        match &self.0 {
+        match &self.suite {
             Suite::CtrMac(keys) if !keys.encrypts_first() => {
                 let mut block = *start.first_chunk::<AES_BLOCK_BYTES>()?;
                 keys.apply_to_start(stamp, &mut block);
                 let [a, b, c, d, ..] = block;
                 Some(u32::from_be_bytes([a, b, c, d]))
             }
-            Suite::CbcMac(keys) if !keys.encrypts_first() => keys.length(stamp, start),
+            Suite::CbcMac(keys) if !keys.encrypts_first() => keys.length(chain, start),
             Suite::ChaChaPoly(cipher) => Some(cipher.length(stamp.sequence, field)),
             Suite::None | Suite::Shared | Suite::CtrMac(_) | Suite::CbcMac(_) | Suite::Gcm(_) => {
                 Some(u32::from_be_bytes(field))
@@ -184,10 +206,10 @@ impl Keys<Opening> {
     /// Verifies and decrypts a packet in place. On failure its content is undefined and must be
     /// dropped. On success the length field may still be encrypted.
     pub(crate) fn open(&self, raw: &mut RawPacket<'_>) -> Result<(), IntegrityFailed> {
-        match &self.0 {
+        match &self.suite {
             Suite::None | Suite::Shared => Ok(()),
             Suite::CtrMac(keys) => keys.open(raw),
-            Suite::CbcMac(keys) => keys.open(raw),
+            Suite::CbcMac(keys) => keys.open(None, raw),
             Suite::Gcm(cipher) => {
                 let tag = (&*raw.tag).try_into().map_err(|_| IntegrityFailed)?;
                 let (length, body) = raw
@@ -203,10 +225,25 @@ impl Keys<Opening> {
         }
     }
 
+    /// Like [`Self::open`], for a packet that is chained to `chain` ([`CbcMac`]). Returns the block that the next
+    /// one is chained to; does nothing and returns `None` for ciphers without chaining.
+    pub(crate) fn open_chained(
+        &self,
+        chain: Option<&ChainBlock>,
+        raw: &mut RawPacket<'_>,
+    ) -> Result<Option<ChainBlock>, IntegrityFailed> {
+        let Suite::CbcMac(keys) = &self.suite else {
+            return Ok(None);
+        };
+        let next = keys.last_block(raw.packet);
+        keys.open(chain, raw)?;
+        Ok(Some(next))
+    }
+
     /// Like [`Self::open`], for at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER) packets, up
     /// to the first that fails. Returns the number that succeeded; the rest must be dropped.
     pub(crate) fn open_many(&self, raws: &mut [RawPacket<'_>]) -> usize {
-        match &self.0 {
+        match &self.suite {
             Suite::CtrMac(keys) => keys.open_many(raws),
             _ => {
                 let wrong = raws.iter_mut().position(|raw| self.open(raw).is_err());

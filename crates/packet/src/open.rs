@@ -23,8 +23,6 @@ pub struct OpenJob {
     pub(crate) keys: Arc<OpenKeys>,
     pub(crate) stamp: Stamp,
     pub(crate) copy_on_keep: bool,
-    /// Whether the packet was verified and decrypted already.
-    pub(crate) opened: bool,
 }
 
 impl OpenJob {
@@ -54,34 +52,24 @@ impl OpenJob {
     /// [`PacketError::PaddingOutOfRange`] or [`PacketError::EmptyPayload`] if an authentic packet
     /// is malformed. The connection must then end; later packets are dropped unseen.
     pub fn run(mut self) -> Result<OpenedPacket, PacketError> {
-        if !self.opened {
-            self.open()?;
+        if !self.keys.chains() {
+            let (keys, mut raw) = self.parts().ok_or(PacketError::IntegrityFailed)?;
+            keys.open(&mut raw)?;
         }
         self.into_opened()
     }
 
-    /// Verifies the packet and decrypts it in place. On failure its content is undefined.
-    fn open(&mut self) -> Result<(), PacketError> {
-        let (keys, mut raw) = self.parts().ok_or(PacketError::IntegrityFailed)?;
-        keys.open(&mut raw)?;
-        Ok(())
-    }
-
-    /// Opens the packet now if the next one depends on it (CBC). Returns the block that the next
-    /// one is chained to.
+    /// Opens a packet under keys that chain, which is not left to [`Self::run`]. Returns the block
+    /// that the next packet is chained to.
     ///
     /// # Errors
     /// [`PacketError::IntegrityFailed`] if the MAC is wrong.
-    pub(crate) fn open_if_chained(&mut self) -> Result<Option<ChainBlock>, PacketError> {
-        if !self.keys.chains() {
-            return Ok(None);
-        }
-        let next = self
-            .parts()
-            .and_then(|(keys, raw)| keys.chained_to(raw.packet));
-        self.open()?;
-        self.opened = true;
-        Ok(next)
+    pub(crate) fn open_chained(
+        &mut self,
+        chain: Option<&ChainBlock>,
+    ) -> Result<Option<ChainBlock>, PacketError> {
+        let (keys, mut raw) = self.parts().ok_or(PacketError::IntegrityFailed)?;
+        Ok(keys.open_chained(chain, &mut raw)?)
     }
 
     /// Runs `jobs` in groups with the same keys, up to the first that fails; see
@@ -118,7 +106,7 @@ impl OpenJob {
     /// Verifies and decrypts jobs with the same keys, at most [`MAX_TOGETHER`], up to the first
     /// that fails. Returns the number that succeeded.
     fn open_group(group: &mut [Self]) -> usize {
-        if group.iter().all(|job| job.opened) {
+        if group.first().is_some_and(|job| job.keys.chains()) {
             return group.len();
         }
         let mut raws = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| RawPacket::empty());

@@ -35,19 +35,21 @@ pub(crate) struct Stamp {
     pub(crate) invocation: u64,
     /// Number of key-stream blocks used by earlier packets: CTR's offset.
     pub(crate) block: u64,
-    /// Last ciphertext block of the packet before this one; CBC's chaining value after the first
-    /// packet.
-    pub(crate) last_block: ChainBlock,
 }
 
 impl Position {
+    /// Returns the block that the next packet is chained to (CBC only); `None` for the first since
+    /// NEWKEYS, which is chained to the IV.
+    pub(crate) fn chain(&self) -> Option<&ChainBlock> {
+        (self.packets > 0).then_some(&self.last_block)
+    }
+
     /// Returns the stamp of the next packet, or `None` when the keys are exhausted.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         (self.packets < MAX_PACKETS).then_some(Stamp {
             sequence: self.sequence,
             invocation: self.packets,
             block: self.blocks,
-            last_block: self.last_block,
         })
     }
 

@@ -19,31 +19,18 @@ pub struct SealJob {
     buf: PacketBuf,
     keys: Arc<SealKeys>,
     stamp: Stamp,
-    /// Whether the packet is encrypted and has its MAC already.
-    sealed: bool,
 }
 
 impl SealJob {
     pub(crate) fn new(buf: PacketBuf, keys: Arc<SealKeys>, stamp: Stamp) -> Self {
-        Self {
-            buf,
-            keys,
-            stamp,
-            sealed: false,
-        }
+        Self { buf, keys, stamp }
     }
 
-    /// Seals the packet now if the next one depends on it (CBC), and returns the block that the
-    /// next one is chained to.
-    pub(crate) fn seal_if_chained(&mut self) -> Option<ChainBlock> {
-        if !self.keys.chains() {
-            return None;
-        }
+    /// Seals a packet under keys that chain, which is not left to [`Self::run`]. Returns the block
+    /// that the next packet is chained to.
+    pub(crate) fn seal_chained(&mut self, chain: Option<&ChainBlock>) -> Option<ChainBlock> {
         let (keys, mut raw) = self.parts();
-        keys.seal(&mut raw);
-        let next = keys.chained_to(raw.packet);
-        self.sealed = true;
-        next
+        keys.seal_chained(chain, &mut raw)
     }
 
     /// The packet's sequence number.
@@ -55,12 +42,11 @@ impl SealJob {
     /// Length of the packet without its MAC, in bytes.
     #[must_use]
     pub fn packet_bytes(&self) -> usize {
-        let tag_bytes = if self.sealed {
-            self.keys.framing().tag_bytes
+        if self.keys.chains() {
+            self.buf.len() - self.keys.framing().tag_bytes
         } else {
-            0
-        };
-        self.buf.len() - tag_bytes
+            self.buf.len()
+        }
     }
 
     /// Returns true if [`seal_batch`](crate::seal_batch) is faster than single runs for jobs with
@@ -72,7 +58,7 @@ impl SealJob {
 
     /// Encrypts in place and appends the MAC or tag.
     pub fn run(mut self) -> SealedPacket {
-        if !self.sealed {
+        if !self.keys.chains() {
             let (keys, mut raw) = self.parts();
             keys.seal(&mut raw);
         }
@@ -83,7 +69,7 @@ impl SealJob {
     pub(crate) fn run_all(jobs: &mut Vec<Self>, sealed: &mut Vec<SealedPacket>) {
         let epochs = jobs
             .chunk_by_mut(|a, b| Arc::ptr_eq(&a.keys, &b.keys))
-            .filter(|epoch| epoch.iter().all(|job| !job.sealed));
+            .filter(|epoch| epoch.first().is_some_and(|job| !job.keys.chains()));
         for group in epochs.flat_map(|epoch| epoch.chunks_mut(MAX_TOGETHER)) {
             let mut raws = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| RawPacket::empty());
             let mut keys_of_all = None;

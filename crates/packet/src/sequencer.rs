@@ -68,12 +68,14 @@ impl Sequencer {
         };
         let stamp = self.position.stamp().ok_or(StampError::SequenceExhausted)?;
         self.padding.fill(buf.frame(packet_length, padding));
-        self.position
-            .advance(LENGTH_BYTES + packet_bytes, framing.blocks(packet_bytes));
         let mut job = SealJob::new(buf, Arc::clone(&self.keys), stamp);
-        if let Some(last_block) = job.seal_if_chained() {
+        if self.keys.chains()
+            && let Some(last_block) = job.seal_chained(self.position.chain())
+        {
             self.position.last_block = last_block;
         }
+        self.position
+            .advance(LENGTH_BYTES + packet_bytes, framing.blocks(packet_bytes));
         Ok(job)
     }
 

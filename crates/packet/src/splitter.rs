@@ -152,7 +152,10 @@ impl Splitter {
                 ReadState::Start if self.slab.unread().is_empty() => return Ok(None),
                 ReadState::Start => {
                     let stamp = self.stamp()?;
-                    let Some(length) = self.keys.length(stamp, self.slab.unread()) else {
+                    let Some(length) =
+                        self.keys
+                            .length(stamp, self.position.chain(), self.slab.unread())
+                    else {
                         return Ok(None);
                     };
                     self.state = self.check_length(length);
@@ -284,20 +287,20 @@ impl Splitter {
             keys: Arc::clone(&self.keys),
             stamp,
             copy_on_keep: self.slab.is_scarce(),
-            opened: false,
         };
-        match job.open_if_chained() {
-            Ok(Some(last_block)) => self.position.last_block = last_block,
-            Ok(None) => {}
-            Err(error) => {
-                self.state = if self.keys.encrypts_length() {
-                    ReadState::Failing {
-                        wire_bytes: self.most_wire_bytes().saturating_sub(wire_bytes),
-                    }
-                } else {
-                    ReadState::Failed(error)
-                };
-                return Ok(None);
+        if self.keys.chains() {
+            match job.open_chained(self.position.chain()) {
+                Ok(last_block) => self.position.last_block = last_block.unwrap_or_default(),
+                Err(error) => {
+                    self.state = if self.keys.encrypts_length() {
+                        ReadState::Failing {
+                            wire_bytes: self.most_wire_bytes().saturating_sub(wire_bytes),
+                        }
+                    } else {
+                        ReadState::Failed(error)
+                    };
+                    return Ok(None);
+                }
             }
         }
         self.position

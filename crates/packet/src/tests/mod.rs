@@ -128,7 +128,6 @@ pub(super) const FIRST: Stamp = Stamp {
     sequence: 0,
     invocation: 0,
     block: 0,
-    last_block: [0; 16],
 };
 
 /// xorshift64*.
