@@ -10,7 +10,7 @@ use wire::{DecodeError, Reader, names};
 
 /// A field of CHANNEL_OPEN.
 #[derive(Debug, Clone, Copy)]
-enum Field {
+enum MessagePart {
     Text,
     Number,
 }
@@ -21,12 +21,12 @@ enum Field {
 /// # Errors
 /// How they break the protocol.
 pub(super) fn check_fields(kind: &[u8], fields: &[u8]) -> Result<(), String> {
-    use Field::{Number, Text};
+    use MessagePart::{Number, Text};
     if kind.contains(&0) {
         return Err("a name with NUL".into());
     }
     let kind = str::from_utf8(kind).unwrap_or_default();
-    let expected: &[Field] = match kind {
+    let expected: &[MessagePart] = match kind {
         names::CHANNEL_SESSION => &[],
         names::CHANNEL_DIRECT_TCPIP => &[Text, Number, Text, Number],
         names::CHANNEL_DIRECT_STREAMLOCAL => &[Text, Text, Number],
