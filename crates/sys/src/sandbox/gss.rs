@@ -13,7 +13,7 @@ use landlock::{ABI, AccessFs};
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, Net, REACHES_OTHERS, READ, wall_with};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, Net, READ, own_alone, wall_with};
 use super::token::{LOCKS, MORE, MORE_HERE};
 use crate::process::{self, Limit, Resource};
 
@@ -97,15 +97,7 @@ fn user_program() -> io::Result<BpfProgram> {
 }
 
 fn finish(mut calls: CallList) -> io::Result<BpfProgram> {
-    calls.only_threads()?;
-    calls.own_signals()?;
-    // Limits of this process and affinity of the calling thread only.
-    calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
-    calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
-    calls.with_one_of(libc::SYS_fcntl, 1, &[DESCRIPTOR, LOCKS].concat())?;
-    calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
-    let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
-    calls.with_one_of(libc::SYS_prctl, 0, &control)?;
+    own_alone(&mut calls, &[DESCRIPTOR, LOCKS].concat())?;
     calls.finish()
 }
 

@@ -318,16 +318,22 @@ fn security_key_program() -> io::Result<BpfProgram> {
 
 fn calls() -> io::Result<CallList> {
     let mut calls = CallList::new(UNKNOWN, ALLOWED)?;
+    own_alone(&mut calls, DESCRIPTOR)?;
+    Ok(calls)
+}
+
+/// Adds the calls that a foreign library may make for its own process alone, by their arguments;
+/// `descriptor` has the permitted commands of fcntl.
+pub(super) fn own_alone(calls: &mut CallList, descriptor: &[i32]) -> io::Result<()> {
     calls.only_threads()?;
     calls.own_signals()?;
     // Limits of this process and affinity of the calling thread only.
     calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
     calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
-    calls.with_one_of(libc::SYS_fcntl, 1, DESCRIPTOR)?;
+    calls.with_one_of(libc::SYS_fcntl, 1, descriptor)?;
     calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
-    calls.with_one_of(libc::SYS_prctl, 0, &control)?;
-    Ok(calls)
+    calls.with_one_of(libc::SYS_prctl, 0, &control)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use landlock::{ABI, AccessFs};
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, REACHES_OTHERS, READ, wall, with_neighbours};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, own_alone, wall, with_neighbours};
 use crate::process::{self, Limit, Resource};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
@@ -249,15 +249,7 @@ fn program(connects: bool) -> io::Result<BpfProgram> {
     let streams = [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK];
     let streams = streams.map(|flag| libc::SOCK_STREAM | flag);
     calls.with_one_of(libc::SYS_socketpair, 1, &streams)?;
-    calls.only_threads()?;
-    calls.own_signals()?;
-    // Limits of this process and affinity of the calling thread only.
-    calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
-    calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
-    calls.with_one_of(libc::SYS_fcntl, 1, &[DESCRIPTOR, LOCKS].concat())?;
-    calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
-    let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
-    calls.with_one_of(libc::SYS_prctl, 0, &control)?;
+    own_alone(&mut calls, &[DESCRIPTOR, LOCKS].concat())?;
     calls.finish()
 }
 

@@ -68,6 +68,12 @@ impl Memory {
         Self::over(connection, PrivateKey::from_ed25519_seed(&[5; 32]))
     }
 
+    /// The authentication methods of the login requests so far, in order.
+    #[must_use]
+    pub fn methods_asked(&self) -> Vec<&'static str> {
+        self.asked.iter().map(|(_, method)| *method).collect()
+    }
+
     fn over(connection: Connection, host_key: PrivateKey) -> Self {
         let mut memory = Self {
             connection,
