@@ -167,6 +167,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: |_| sys::process::exit_at_once(server::session_main()),
     },
     Subcommand {
+        name: "sshd-reader",
+        links: &[],
+        help: None,
+        usage: None,
+        main: |arguments| sys::process::exit_at_once(server::reader_main(&arguments)),
+    },
+    Subcommand {
         name: fido::ROLE,
         links: &[fido::ROLE],
         help: None,

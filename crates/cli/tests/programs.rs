@@ -90,6 +90,7 @@ fn a_reader_that_left_is_no_reason_to_panic() {
         &["sshd-monitor"],
         &["sshd-auth"],
         &["sshd-session"],
+        &["sshd-reader"],
         &["compress-provider"],
         &["pkcs11-helper"],
         &["gssapi-helper"],

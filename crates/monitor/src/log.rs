@@ -11,6 +11,9 @@ use sys::syslog::Facility;
 /// unprivileged process writes.
 pub(crate) const PREAUTH: &str = " [preauth]";
 
+/// Longest name of a user in the field of a JSON line, in bytes.
+const MAX_USER_BYTES: usize = 256;
+
 #[derive(Debug)]
 enum LogSink {
     Stderr,
@@ -19,10 +22,22 @@ enum LogSink {
     Memory(RefCell<Vec<String>>),
 }
 
+/// Whom the lines of a log are about; only JSON lines have it as fields.
+#[derive(Debug, Default)]
+struct LogSubject {
+    /// The client's address and port.
+    client: Option<(String, u16)>,
+    /// The name that the client has given, escaped.
+    user: Option<String>,
+}
+
 /// The log's destination and level.
 #[derive(Debug)]
 pub(crate) struct Log {
     level: Cell<LogLevel>,
+    /// Lines are JSON objects (LogFormat).
+    is_json: Cell<bool>,
+    subject: RefCell<LogSubject>,
     /// True if the command line has set the level, which [`Log::follow`] then keeps.
     is_forced: bool,
     sink: LogSink,
@@ -31,32 +46,28 @@ pub(crate) struct Log {
 impl Log {
     /// A log that writes to standard error.
     pub(crate) fn to_stderr(level: LogLevel) -> Self {
-        Self {
-            level: Cell::new(level),
-            is_forced: false,
-            sink: LogSink::Stderr,
-        }
+        Self::to(LogSink::Stderr, level)
     }
 
     /// A log that writes to syslog with the identifier `sshd`, as OpenSSH's daemon does.
     pub(crate) fn to_syslog(level: LogLevel, facility: config::types::SyslogFacility) -> Self {
-        Self {
-            level: Cell::new(level),
-            is_forced: false,
-            sink: LogSink::Syslog(RefCell::new(sys::syslog::Syslog::open(
-                "sshd",
-                facility_of(facility),
-            ))),
-        }
+        let syslog = sys::syslog::Syslog::open("sshd", facility_of(facility));
+        Self::to(LogSink::Syslog(RefCell::new(syslog)), level)
     }
 
     /// A log that keeps its lines in memory.
     #[cfg(test)]
     pub(crate) fn to_memory(level: LogLevel) -> Self {
+        Self::to(LogSink::Memory(RefCell::default()), level)
+    }
+
+    fn to(sink: LogSink, level: LogLevel) -> Self {
         Self {
             level: Cell::new(level),
+            is_json: Cell::new(false),
+            subject: RefCell::default(),
             is_forced: false,
-            sink: LogSink::Memory(RefCell::default()),
+            sink,
         }
     }
 
@@ -88,6 +99,22 @@ impl Log {
         }
     }
 
+    /// Chooses the form of the lines from now on (LogFormat).
+    pub(crate) fn set_json(&self, is_json: bool) {
+        self.is_json.set(is_json);
+    }
+
+    /// The lines from now on are about this client.
+    pub(crate) fn name_client(&self, address: &str, port: u16) {
+        self.subject.borrow_mut().client = Some((privsep::log_text(address), port));
+    }
+
+    /// The lines from now on are about this user of the client, who need not exist.
+    pub(crate) fn name_user(&self, user: &str) {
+        let user = escape::escape_at_most(user, escape::Style::Ascii, MAX_USER_BYTES);
+        self.subject.borrow_mut().user = Some(user);
+    }
+
     /// Writes `text`, escaped and truncated, if `level` is enabled.
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
         self.marked(level, text, "");
@@ -100,11 +127,17 @@ impl Log {
         if level > self.level() || level == LogLevel::Quiet {
             return;
         }
-        let text = format!("{}{}{mark}", prefix(level), privsep::log_text(text));
+        let text = privsep::log_text(text);
+        let is_json = self.is_json.get();
+        let text = match is_json {
+            true => json(level, &text, mark, &self.subject.borrow()),
+            false => format!("{}{text}{mark}", prefix(level)),
+        };
         match &self.sink {
             LogSink::Stderr => {
                 // A terminal in raw mode needs the carriage return, as OpenSSH writes it.
-                let _ = sys::io::write_all(sys::io::stderr(), format!("{text}\r\n").as_bytes());
+                let end = if is_json { "\n" } else { "\r\n" };
+                let _ = sys::io::write_all(sys::io::stderr(), format!("{text}{end}").as_bytes());
             }
             LogSink::Syslog(syslog) => {
                 // A failing log must not stop a login.
@@ -121,6 +154,34 @@ impl Log {
     }
 
     privsep::line_levels!(error, info, verbose, debug);
+}
+
+/// A line as a JSON object; `text` has been escaped.
+fn json(level: LogLevel, text: &str, mark: &str, subject: &LogSubject) -> String {
+    let (seconds, micros) = sys::time::realtime();
+    let time = sys::time::to_rfc3339(seconds, micros);
+    let level = level.name().to_ascii_lowercase();
+    let pid = sys::process::pid();
+    let mut line =
+        format!("{{\"time\":\"{time}\",\"level\":\"{level}\",\"program\":\"sshd\",\"pid\":{pid}");
+    if mark == PREAUTH {
+        line.push_str(",\"preauth\":true");
+    }
+    if let Some((address, port)) = &subject.client {
+        let address = json_string(address);
+        line.push_str(&format!(",\"client\":{address},\"port\":{port}"));
+    }
+    if let Some(user) = &subject.user {
+        line.push_str(&format!(",\"user\":{}", json_string(user)));
+    }
+    line.push_str(&format!(",\"message\":{}}}", json_string(text)));
+    line
+}
+
+/// A JSON string (RFC 8259 §7) of escaped text: printable ASCII, of which JSON escapes two characters.
+fn json_string(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{text}\"")
 }
 
 fn prefix(level: LogLevel) -> &'static str {
@@ -154,6 +215,48 @@ mod tests {
         assert_eq!(
             log.lines(),
             ["user a\\012Accepted password for root\\033[1m\\\\303\\251"]
+        );
+    }
+
+    #[test]
+    fn json_lines_are_objects_whatever_a_peer_sends() {
+        let log = Log::to_memory(LogLevel::Verbose);
+        log.set_json(true);
+        log.error("plain");
+        log.name_client("192.0.2.7", 4000);
+        log.name_user("a\"b\\c\nd\u{e9}");
+        log.marked(LogLevel::Verbose, "said \"x\",\n{}", PREAUTH);
+        let lines = log.lines();
+        let after_time = |line: &str| {
+            let (time, rest) = line.split_once(",\"level\"").unwrap();
+            assert!(
+                time.starts_with("{\"time\":\"20") && time.ends_with("Z\""),
+                "{time}"
+            );
+            rest.to_owned()
+        };
+        let pid = sys::process::pid();
+        assert_eq!(
+            after_time(&lines[0]),
+            format!(":\"error\",\"program\":\"sshd\",\"pid\":{pid},\"message\":\"plain\"}}")
+        );
+        assert_eq!(
+            after_time(&lines[1]),
+            format!(
+                ":\"verbose\",\"program\":\"sshd\",\"pid\":{pid},\"preauth\":true,\
+                 \"client\":\"192.0.2.7\",\"port\":4000,\
+                 \"user\":\"a\\\"b\\\\c\\\\012d\\\\303\\\\251\",\
+                 \"message\":\"said \\\"x\\\",\\\\012{{}}\"}}"
+            )
+        );
+        // What syslog carries holds the longest line.
+        log.name_user(&"\"".repeat(10_000));
+        log.info(&"\\".repeat(10_000));
+        let longest = log.lines().pop().unwrap();
+        assert!(
+            longest.len() < 4096 && longest.ends_with("...\"}"),
+            "{}",
+            longest.len()
         );
     }
 

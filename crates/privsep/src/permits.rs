@@ -4,7 +4,7 @@
 use crate::message::{
     AuthNone, AuthOther, AuthPassword, ChooseGroup, GssapiMic, GssapiStart, GssapiToken,
     HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify, Log, Message,
-    PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, TunnelOpen, User,
+    PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, TrafficReport, TunnelOpen, User,
 };
 
 /// State of a connection as the monitor sees it.
@@ -91,6 +91,7 @@ const PERMITS: &[(u8, &[LoginPhase])] = &[
     (PtyAllocate::NUMBER, &[LoginPhase::Session]),
     (PtyRelease::NUMBER, &[LoginPhase::Session]),
     (TunnelOpen::NUMBER, &[LoginPhase::Session]),
+    (TrafficReport::NUMBER, &[LoginPhase::Session]),
 ];
 
 /// True if the unprivileged side may send the message with this number in `phase`.

@@ -1,12 +1,18 @@
 //! The command-line words and descriptor numbers that a role of the server inherits at exec.
 //! Standard input and output are /dev/null; standard error receives messages until the RPC is up.
 
+use wire::names;
+
 /// First argument of the monitor, the privileged process that serves one connection.
 pub const ROLE_MONITOR: &str = "sshd-monitor";
 /// First argument of the auth process, which serves a client until it has logged in.
 pub const ROLE_AUTH: &str = "sshd-auth";
 /// First argument of the session process, which serves a client after its login.
 pub const ROLE_SESSION: &str = "sshd-session";
+/// First argument of a reader, which reads what the listener needs to know and must not read: the
+/// PROXY headers of load balancers, and requests for metrics. Its further arguments are the empty
+/// directory, uid and gid of its sandbox; none when not started as root.
+pub const ROLE_READER: &str = "sshd-reader";
 
 /// The network socket, in every role. The monitor holds it but never reads from it. A pre-forked
 /// monitor and its auth process receive it later, attached to a message.
@@ -22,12 +28,40 @@ pub const MONITOR_KEYS_FD: i32 = 6;
 /// Monitor: the server's own executable, opened when the listener started.
 pub const MONITOR_BINARY_FD: i32 = 7;
 
+/// Monitor: pipe on which it reports to the listener what the metrics count; only with metrics
+/// ([`crate::MonitorStart::reports`]). All monitors share it, so that each message is written at
+/// once, in at most [`MAX_REPORT_BYTES`].
+pub const MONITOR_REPORTS_FD: i32 = 8;
+/// Longest message on [`MONITOR_REPORTS_FD`], in bytes: the kernel writes it as a whole (PIPE_BUF).
+pub const MAX_REPORT_BYTES: usize = 4096;
+
 /// Auth and session: the stream socket to the monitor.
 pub const RPC_FD: i32 = 4;
 /// Auth: sealed memfd that holds one [`crate::AuthStart`] body (no frame header).
 pub const AUTH_START_FD: i32 = 5;
 /// Session: the server's own executable, for its built-in subsystems.
 pub const SESSION_BINARY_FD: i32 = 5;
+
+/// Reader: the socket to the listener, which keeps message boundaries.
+pub const READER_SOCKET_FD: i32 = 3;
+/// Longest message to a reader, in bytes.
+pub const MAX_READER_MESSAGE_BYTES: usize = 64 * 1024;
+
+/// The types of channels that [`crate::TrafficReport`] counts, in its order.
+pub const COUNTED_CHANNELS: [&str; 12] = [
+    names::CHANNEL_SESSION,
+    names::CHANNEL_DIRECT_TCPIP,
+    names::CHANNEL_FORWARDED_TCPIP,
+    names::CHANNEL_DIRECT_STREAMLOCAL,
+    names::CHANNEL_FORWARDED_STREAMLOCAL,
+    names::CHANNEL_DIRECT_UDP,
+    names::CHANNEL_FORWARDED_UDP,
+    names::CHANNEL_TUN,
+    names::CHANNEL_TUN_SEGMENTS,
+    names::CHANNEL_X11,
+    names::CHANNEL_AGENT_OPENSSH,
+    names::CHANNEL_AGENT,
+];
 
 /// Exit statuses of the auth process, which tell the monitor how it ended.
 pub mod exit {
@@ -65,6 +99,19 @@ pub enum ConnectionNews {
 }
 
 impl ConnectionNews {
+    /// All reports.
+    pub const ALL: [Self; 9] = [
+        Self::Authenticated,
+        Self::AuthenticationFailed,
+        Self::InvalidUser,
+        Self::NoAttempt,
+        Self::GraceExceeded,
+        Self::Crashed,
+        Self::Refused,
+        Self::NotServed,
+        Self::Gone,
+    ];
+
     /// Encodes the report as its byte on the pipe.
     #[must_use]
     pub fn byte(self) -> u8 {
@@ -84,18 +131,6 @@ impl ConnectionNews {
     /// Decodes a byte of the pipe; `None` for an unknown one.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [
-            Self::Authenticated,
-            Self::AuthenticationFailed,
-            Self::InvalidUser,
-            Self::NoAttempt,
-            Self::GraceExceeded,
-            Self::Crashed,
-            Self::Refused,
-            Self::NotServed,
-            Self::Gone,
-        ]
-        .into_iter()
-        .find(|news| news.byte() == byte)
+        Self::ALL.into_iter().find(|news| news.byte() == byte)
     }
 }

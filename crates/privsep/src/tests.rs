@@ -110,6 +110,22 @@ fn messages_come_back_as_they_went_and_no_prefix_decodes() {
         }],
     });
     round_trip(&PtyAllocate {});
+    round_trip(&MonitorConnection {
+        accepted_ms: 1,
+        greeted: None,
+        client: Some(("192.0.2.1".into(), 50000)),
+    });
+    round_trip(&SessionReport {
+        received: 1 << 40,
+        sent: 2,
+        rekeys: 3,
+        channels: vec![1; roles::COUNTED_CHANNELS.len()],
+    });
+    round_trip(&HeaderRead {
+        token: 1 << 40,
+        client: None,
+        failure: Some("why".into()),
+    });
     round_trip(&TunnelOpen {
         ethernet: false,
         unit: Some(3),
@@ -160,10 +176,10 @@ fn a_giant_count_reserves_nothing_and_fails() {
 
 #[test]
 fn numbers_that_only_the_monitor_sends_are_no_requests() {
-    for info in MESSAGES
-        .iter()
-        .filter(|info| matches!(info.sender, Sender::Monitor | Sender::Listener))
-    {
+    for info in MESSAGES.iter().filter(|info| {
+        let sender = info.sender;
+        matches!(sender, Sender::Monitor | Sender::Listener | Sender::Reader)
+    }) {
         let frame = Frame {
             number: info.number,
             body: Vec::new(),
@@ -209,7 +225,7 @@ fn permits_are_what_they_were_decided_to_be() {
          Exchanging: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart GssapiToken GssapiMic\n\
          Authenticated: Log Snapshot\n\
          HandedOver: \n\
-         Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease TunnelOpen\n"
+         Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease TunnelOpen TrafficReport\n"
     );
 }
 
@@ -222,4 +238,19 @@ fn news_bytes_are_unambiguous() {
         }
     }
     assert_eq!(ConnectionNews::from_byte(b'z'), None);
+}
+
+#[test]
+fn reports_are_written_as_a_whole() {
+    let session = SessionReport {
+        received: u64::MAX,
+        sent: u64::MAX,
+        rekeys: u32::MAX,
+        channels: vec![u64::MAX; roles::COUNTED_CHANNELS.len()],
+    };
+    let attempts = AttemptsReport {
+        counts: vec![u32::MAX; 64],
+    };
+    assert!(session.encode_frame().len() <= roles::MAX_REPORT_BYTES);
+    assert!(attempts.encode_frame().len() <= roles::MAX_REPORT_BYTES);
 }

@@ -1,8 +1,8 @@
 //! The unprivileged processes of the server: [`auth`] speaks to a client that has not logged in,
-//! inside a sandbox; [`session`] serves a client that has, as its user; [`sftp_server`] serves
-//! files for any sshd.
+//! inside a sandbox; [`session`] serves a client that has, as its user; [`reader`] reads the headers
+//! of load balancers for the listener, inside a sandbox; [`sftp_server`] serves files for any sshd.
 //!
-//! The monitor executes each as its own process with the descriptors that `privsep::roles` lists.
+//! The monitor executes auth and session as their own processes with the descriptors that `privsep::roles` lists.
 //! Both ask the monitor over `privsep`'s RPC ([`rpc`]) for everything that needs a secret or a
 //! privilege. `privsep::permits` defines which requests are permitted in which phase; `monitor`
 //! decides whether to grant them. The protocol itself is in `proto`.
@@ -19,10 +19,12 @@ extern crate sys;
 
 mod auth;
 mod log;
+mod reader;
 mod rpc;
 mod session;
 pub mod sftp_server;
 mod transport;
 
 pub use auth::{auth_main, greeting};
+pub use reader::reader_main;
 pub use session::session_main;

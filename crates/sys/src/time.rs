@@ -56,6 +56,26 @@ pub fn realtime() -> (u64, u32) {
     (seconds, micros)
 }
 
+/// Formats a wall-clock time ([`realtime`]) as RFC 3339 does, in UTC with milliseconds:
+/// `2026-11-21T21:12:03.040Z`.
+#[must_use]
+pub fn to_rfc3339(seconds: u64, micros: u32) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01, so that a leap day is the last of its year.
+    let days = days.saturating_add(719_468);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let is_next_year = month >= 10;
+    let month = if is_next_year { month - 9 } else { month + 3 };
+    let year = era * 400 + year + u64::from(is_next_year);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let ms = micros / 1000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
 fn micros(time: libc::timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
@@ -221,6 +241,21 @@ mod tests {
     fn absurd_times_do_not_panic() {
         for seconds in [i64::MIN, i64::MAX, -1, 0] {
             let _ = LocalTime::from_seconds(seconds).to_ctime();
+        }
+    }
+
+    #[test]
+    fn times_of_rfc_3339_are_those_of_the_calendar() {
+        for (seconds, micros, text) in [
+            (0, 0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, 999_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400, 1000, "2000-02-29T00:00:00.001Z"),
+            (951_868_800, 0, "2000-03-01T00:00:00.000Z"),
+            (1_709_251_199, 0, "2024-02-29T23:59:59.000Z"),
+            (1_767_225_599, 0, "2025-12-31T23:59:59.000Z"),
+            (4_107_542_400, 0, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(to_rfc3339(seconds, micros), text);
         }
     }
 }

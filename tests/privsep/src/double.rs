@@ -478,6 +478,7 @@ fn start_record(config: &str) -> OwnedFd {
         chroot: None,
         auth_ids: None,
         host_key_agent: None,
+        reports: false,
     };
     sys::memfd::sealed("test", &start.encode_body()).expect("a memory file")
 }
@@ -487,6 +488,7 @@ fn secrets() -> OwnedFd {
     let secrets = MonitorSecrets {
         accepted_ms: Some(sys::time::monotonic_ms()),
         greeted: None,
+        client: None,
         delay_secret: Secret::new(vec![5; 32]),
         private_keys: vec![Secret::new(file.as_bytes().to_vec())],
     };

@@ -12,7 +12,7 @@ use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, GssapiMic, GssapiStart,
     GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify,
     Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease, Secret, SessionGrant,
-    SignExchangeHash, Signature, Snapshot, TunnelOpen, User, UserPolicy,
+    SignExchangeHash, Signature, Snapshot, TrafficReport, TunnelOpen, User, UserPolicy,
 };
 use wire::Put;
 
@@ -270,6 +270,12 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
             tty: "/dev/pts/0".into(),
         }
         .encode_frame(),
+        TrafficReport {
+            received: 0,
+            sent: 0,
+            channels: vec![0; privsep::roles::COUNTED_CHANNELS.len()],
+        }
+        .encode_frame(),
         // The monitor's own messages, sent to it.
         AuthOutcome::Success.encode_frame(),
         Signature { blob: vec![1] }.encode_frame(),
@@ -278,7 +284,7 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
     let others = MESSAGES
         .iter()
         .map(|info| info.number)
-        .chain([0, 17, 24, 63, 128, 255]);
+        .chain([0, 17, 25, 63, 128, 255]);
     for number in others.filter(|number| !known.contains(number) && *number != Log::NUMBER) {
         frames.push(privsep::frame::frame(number, &[]));
     }

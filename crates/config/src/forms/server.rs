@@ -133,14 +133,39 @@ pub(crate) fn net_block_size(words: &[String]) -> Form {
 
 /// `PerSourcePenaltyExemptList`: a list of addresses and networks.
 pub(crate) fn exempt_list(words: &[String]) -> Form {
+    networks(words, "persourcepenaltyexemptlist")
+}
+
+/// `ProxyProtocolFrom`: a list of addresses and networks.
+pub(crate) fn proxy_protocol_from(words: &[String]) -> Form {
+    networks(words, "proxyprotocolfrom")
+}
+
+/// `MetricsListen`: an absolute path, or a loopback address with a port.
+pub(crate) fn metrics_listen(words: &[String]) -> Form {
+    let word = only(words)?;
+    if word.eq_ignore_ascii_case("none") {
+        return no_words();
+    }
+    let is_loopback = word
+        .parse()
+        .is_ok_and(|at: std::net::SocketAddr| at.ip().is_loopback() && at.port() != 0);
+    if word.starts_with('/') || is_loopback {
+        return one(word);
+    }
+    Err(format!(
+        "MetricsListen {word}: neither an absolute path nor a loopback address with a port"
+    ))
+}
+
+/// A list of addresses and networks with commas, or `none`.
+fn networks(words: &[String], keyword: &str) -> Form {
     let word = only(words)?;
     if word.eq_ignore_ascii_case("none") {
         return no_words();
     }
     if crate::address::match_cidr_list(None, word).is_err() {
-        return Err(format!(
-            "keyword persourcepenaltyexemptlist invalid argument \"{word}\""
-        ));
+        return Err(format!("keyword {keyword} invalid argument \"{word}\""));
     }
     one(word)
 }

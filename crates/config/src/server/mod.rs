@@ -142,6 +142,13 @@ pub fn is_internal_sftp(command: &[u8]) -> bool {
     command.split(u8::is_ascii_whitespace).next() == Some(b"internal-sftp")
 }
 
+impl LoggingOptions {
+    /// True if anybody asks for metrics (MetricsListen, MetricsFile).
+    pub fn has_metrics(&self) -> bool {
+        !self.metrics_listen.is_empty() || self.metrics_file.is_some()
+    }
+}
+
 impl ServerOptions {
     /// Why SftpRoot does not confine a session with the forced command `forced`; `None` if it does,
     /// or if SftpRoot is not set.

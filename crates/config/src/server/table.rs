@@ -30,6 +30,10 @@ const WARN_WEAK: Kind = Kind::Choice(&[
     ("false", Choice::flag(false, "false")),
     ("no-pq-kex", Choice::flag(false, "false")),
 ]);
+const LOG_FORMAT: Kind = Kind::Choice(&[
+    ("text", Choice::flag(false, "text")),
+    ("json", Choice::flag(true, "json")),
+]);
 /// As OpenSSH's sshd, this server does not accept `true` and `false`.
 const HW_COMPRESSION: Kind = Kind::Choice(&[
     ("no", HwCompression::No.choice()),
@@ -189,6 +193,8 @@ keywords! {
         RDomain [] Kind::Text, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         /// `LogLevel`.
         logging.log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
+        /// `LogFormat`: lines of the log are JSON objects.
+        logging.is_json: bool = LogFormat [] LOG_FORMAT, "text", Carried, Global, First, Line;
         /// `SyslogFacility`.
         logging.syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "AUTH", Carried, Global, First, Line;
         /// `AuthorizedKeysFile`: templates; tokens %% %h %U %u; relative ones start at the home directory.
@@ -258,6 +264,14 @@ keywords! {
         compression.hw_verify: bool = HwCompressionVerify [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PreauthSpares`: number of workers forked before a connection arrives.
         limits.preauth_spares: u32 = PreauthSpares [] Kind::Integer { min: 0, max: 100 }, "1", Carried, Global, First, Line;
+        /// `ProxyProtocolFrom`: a CIDR list of the load balancers that begin each connection with a
+        /// header of the PROXY protocol; empty without any.
+        connection.proxy_protocol_from: String = ProxyProtocolFrom [] Kind::Parsed(forms::server::proxy_protocol_from), "none", Carried, Global, First, OrWord("none");
+        /// `MetricsListen`: a path or a loopback address with a port, where metrics are served; empty
+        /// for none.
+        logging.metrics_listen: String = MetricsListen [] Kind::Parsed(forms::server::metrics_listen), "none", Carried, Global, First, OrWord("none");
+        /// `MetricsFile`: a file that metrics are written to.
+        logging.metrics_file: Option<String> = MetricsFile [] Kind::Path, "none", Carried, Global, First, Line;
         /// `CryptoThreads`: most threads that encrypt and decrypt, the connection's own included;
         /// `None` is `auto`.
         limits.crypto_threads: Option<usize> = CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;

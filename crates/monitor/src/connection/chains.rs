@@ -17,6 +17,16 @@ pub(crate) enum ChainMethod {
 }
 
 impl ChainMethod {
+    /// All methods, in the order of their declaration.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::None,
+        Self::Publickey,
+        Self::Password,
+        Self::KeyboardInteractive,
+        Self::Hostbased,
+        Self::GssapiWithMic,
+    ];
+
     /// The name on the wire.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -30,16 +40,7 @@ impl ChainMethod {
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        [
-            Self::None,
-            Self::Publickey,
-            Self::Password,
-            Self::KeyboardInteractive,
-            Self::Hostbased,
-            Self::GssapiWithMic,
-        ]
-        .into_iter()
-        .find(|method| method.name() == name)
+        Self::ALL.into_iter().find(|method| method.name() == name)
     }
 }
 

@@ -20,6 +20,7 @@ use super::early_session::{EarlySession, SessionProcess};
 use super::groups::choose_group;
 use super::kerberos::Kerberos;
 use super::publickey::RevokedKeys;
+use super::reports::{AttemptCounts, AttemptOutcome};
 use super::signing::{Signer, SigningRefusal};
 use super::user::{Addresses, LoginUser, MAX_REQUESTS};
 use crate::log::{Log, PREAUTH};
@@ -90,6 +91,8 @@ pub(crate) struct AuthService<'c, 'n, 'l> {
     /// The session process, which may start before the login.
     pub(crate) ahead: EarlySession<'n>,
     pub(crate) kerberos: Kerberos<'n>,
+    /// For the metrics.
+    pub(crate) attempts: AttemptCounts,
 }
 
 impl<'l> AuthService<'_, '_, 'l> {
@@ -310,10 +313,12 @@ impl<'l> AuthService<'_, '_, 'l> {
                 if !check_account(user, self.log) {
                     return self.deny(label);
                 }
+                self.attempts.count(label.method, AttemptOutcome::Accepted);
                 self.log_attempt("Accepted", label, true);
                 Ok(Some(proof))
             }
             ChainProgress::Partial => {
+                self.attempts.count(label.method, AttemptOutcome::Partial);
                 self.log_attempt("Partial", label, false);
                 let methods = self.methods();
                 self.channel.send(&AuthOutcome::Partial { methods })?;
@@ -358,6 +363,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         let elapsed_us = sys::time::monotonic_us().saturating_sub(user.started_us);
         let pad = Duration::from_micros(user.delay.remaining_us(elapsed_us));
         if label.is_tried {
+            self.attempts.count(label.method, AttemptOutcome::Failed);
             self.log_attempt("Failed", label, false);
         }
         if let Some(user) = &mut self.user {

@@ -82,6 +82,7 @@ fn serve(text: &str, phase: LoginPhase, frames: &[Vec<u8>]) -> Served {
         revoked: Default::default(),
         ahead: EarlySession::never(),
         kerberos: Kerberos::new(&executable, None),
+        attempts: AttemptCounts::default(),
     };
     let (proof, end) = match login.run() {
         Ok(proof) => (Some(proof), None),

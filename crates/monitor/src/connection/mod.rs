@@ -19,6 +19,7 @@ mod pam;
 mod password;
 mod publickey;
 mod rate;
+mod reports;
 mod session;
 mod signing;
 mod start;
@@ -30,9 +31,11 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 pub(crate) use accounts::Account;
+pub(crate) use chains::ChainMethod;
 use config::server::{LimitOptions, LoggingOptions};
 use privsep::roles::{self, ConnectionNews};
 use privsep::{AuthConnection, LoginPhase, MonitorStart};
+pub(crate) use reports::{ATTEMPT_COUNTS, AttemptOutcome};
 use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
@@ -43,6 +46,7 @@ use configuration::Configuration;
 use early_session::{EarlySession, SessionProcess};
 use kerberos::Kerberos;
 use login::{AuthService, NotLoggedIn};
+use reports::AttemptCounts;
 use session::{MonitorSession, Predecessor};
 use signing::Signer;
 use start::{Handed, Inherited};
@@ -104,11 +108,22 @@ fn open_log(start: &MonitorStart, logging: &LoggingOptions) -> Log {
     } else {
         Log::to_syslog(level, logging.syslog_facility)
     };
+    log.set_json(logging.is_json);
     log.forced(forced.is_some())
 }
 
-fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
-    let remote = match sys::socket::peer_address(network) {
+/// The addresses of a connection whose client is `client`, if a load balancer has named one, or the
+/// connection's peer.
+fn addresses(
+    network: &OwnedFd,
+    client: Option<&(String, u16)>,
+    use_dns: bool,
+) -> io::Result<Addresses> {
+    let client = client.map(|(address, port)| -> io::Result<_> {
+        let address = address.parse().map_err(io::Error::other)?;
+        Ok(std::net::SocketAddr::new(address, *port))
+    });
+    let remote = match client.unwrap_or_else(|| sys::socket::peer_address(network)) {
         Ok(remote) => sys::socket::unmapped(remote),
         // A pipe or a local socket has no address; the placeholder must match no list by accident.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(no_addresses()),
@@ -142,11 +157,14 @@ fn no_addresses() -> Addresses {
 
 /// Serves a connection to its end; returns the exit status, which becomes that of `sshd -i`.
 fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i32, String> {
-    let Ok(addresses) = addresses(&inherited.network, config.global().connection.use_dns) else {
+    let use_dns = config.global().connection.use_dns;
+    let client = inherited.client.take();
+    let Ok(addresses) = addresses(&inherited.network, client.as_ref(), use_dns) else {
         // The client is gone already.
         inherited.tell(ConnectionNews::Gone);
         return Ok(NOT_LOGGED_IN);
     };
+    log.name_client(&addresses.remote_text(), addresses.remote_port);
     let Some(login) = log_in(&mut inherited, &config, &addresses, log)? else {
         return Ok(NOT_LOGGED_IN);
     };
@@ -161,7 +179,12 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i
         &inherited.executable,
         log,
     ));
-    session.run(inherited.network, login.auth, login.process)?;
+    session.run(
+        inherited.network,
+        login.auth,
+        login.process,
+        &inherited.reports,
+    )?;
     Ok(0)
 }
 
@@ -248,8 +271,14 @@ fn log_in<'log>(
         revoked: Default::default(),
         ahead,
         kerberos: Kerberos::new(&inherited.executable, inherited.start.auth_ids),
+        attempts: AttemptCounts::default(),
     };
-    let proof = match login.run() {
+    let ran = login.run();
+    // Before the news, for which the listener wakes.
+    if let Some(report) = login.attempts.report() {
+        inherited.reports.send(&report);
+    }
+    let proof = match ran {
         Ok(proof) => proof,
         Err(end) => {
             let news = end_without_login(login, &end, &mut auth);

@@ -28,6 +28,7 @@ use super::groups::choose_group;
 use super::kerberos::CredentialCache;
 use super::pam::PamLogin;
 use super::rate::Rate;
+use super::reports::{Reports, SessionTraffic};
 use super::signing::{Signer, SigningRefusal};
 use super::tunnel::TunnelTerms;
 use super::user::{Addresses, LoginUser};
@@ -42,6 +43,9 @@ const MAX_TERMINALS: usize = 64;
 /// Rate limit of terminals: burst, and milliseconds until one more; each leaves records on disk.
 const TERMINAL_BURST: u64 = 128;
 const TERMINAL_REFILL_MS: u64 = 50;
+/// Rate limit of reports of traffic: burst, and milliseconds until one more.
+const TRAFFIC_BURST: u64 = 4;
+const TRAFFIC_REFILL_MS: u64 = 30_000;
 /// Time limit for the exit of a session process.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
@@ -61,6 +65,8 @@ pub(crate) struct MonitorSession<'c> {
     log: &'c Log,
     terminals: Vec<Terminal>,
     terminal_rate: Rate,
+    traffic: SessionTraffic,
+    traffic_rate: Rate,
 }
 
 /// The settings that decide over the session's requests. Configuration and login, a hundred times
@@ -157,6 +163,7 @@ impl<'c> MonitorSession<'c> {
         executable: &'c SelfExe,
         log: &'c Log,
     ) -> Self {
+        let now_ms = sys::time::monotonic_ms();
         Self {
             proof,
             terms: Terms::of(&user),
@@ -169,11 +176,9 @@ impl<'c> MonitorSession<'c> {
             executable,
             log,
             terminals: Vec::new(),
-            terminal_rate: Rate::new(
-                TERMINAL_BURST,
-                TERMINAL_REFILL_MS,
-                sys::time::monotonic_ms(),
-            ),
+            terminal_rate: Rate::new(TERMINAL_BURST, TERMINAL_REFILL_MS, now_ms),
+            traffic: SessionTraffic::new(now_ms),
+            traffic_rate: Rate::new(TRAFFIC_BURST, TRAFFIC_REFILL_MS, now_ms),
         }
     }
 
@@ -186,6 +191,7 @@ impl<'c> MonitorSession<'c> {
         network: OwnedFd,
         auth: Predecessor<'_>,
         started: Option<SessionProcess>,
+        reports: &Reports,
     ) -> Result<(), String> {
         if self.user.as_ref().map(|user| user.name.as_str()) != Some(self.proof.user()) {
             return Err("the proof is another user's".to_owned());
@@ -207,7 +213,10 @@ impl<'c> MonitorSession<'c> {
             return Err(error);
         }
         let started = started.filter(|_| self.pam.is_none());
-        let ran = self.run_process(network, auth, started);
+        let ran = self.run_process(network, auth, started, reports);
+        if let Some(report) = self.traffic.rest() {
+            reports.send(&report);
+        }
         self.tidy_up();
         ran
     }
@@ -254,6 +263,7 @@ impl<'c> MonitorSession<'c> {
         network: OwnedFd,
         mut auth: Predecessor<'_>,
         started: Option<SessionProcess>,
+        reports: &Reports,
     ) -> Result<(), String> {
         let process = match started {
             Some(process) => process,
@@ -288,7 +298,7 @@ impl<'c> MonitorSession<'c> {
         // The auth process still has the connection's keys: the session begins after it has ended.
         drop(auth);
         let handed_over = self.hand_over(&mut channel, snapshot);
-        let served = handed_over.and_then(|()| self.serve(&mut channel, child.pid()));
+        let served = handed_over.and_then(|()| self.serve(&mut channel, child.pid(), reports));
         drop(channel);
         // A process that broke a rule is killed at once; any other may still send a DISCONNECT.
         let patience = match &served {
@@ -416,7 +426,12 @@ impl<'c> MonitorSession<'c> {
         })
     }
 
-    fn serve(&mut self, channel: &mut RpcChannel<'_>, pid: sys::Pid) -> Result<(), RpcEnd> {
+    fn serve(
+        &mut self,
+        channel: &mut RpcChannel<'_>,
+        pid: sys::Pid,
+        reports: &Reports,
+    ) -> Result<(), RpcEnd> {
         loop {
             match channel.request()? {
                 ToMonitor::ChooseGroup(request) => {
@@ -428,6 +443,7 @@ impl<'c> MonitorSession<'c> {
                     let blob = self.in_turn(|signer, now_ms| {
                         signer.sign_exchange_hash(&request, true, now_ms)
                     })?;
+                    self.traffic.rekeyed();
                     channel.send(&Signature { blob })?;
                 }
                 ToMonitor::HostkeysProve(request) => {
@@ -447,6 +463,14 @@ impl<'c> MonitorSession<'c> {
                     self.release(&terminal, pid);
                 }
                 ToMonitor::TunnelOpen(request) => self.open_tunnel(channel, &request)?,
+                ToMonitor::TrafficReport(claim) => {
+                    let now_ms = sys::time::monotonic_ms();
+                    if !self.traffic_rate.take(1, now_ms) {
+                        return Err(RpcEnd::Violation("too many reports".to_owned()));
+                    }
+                    let report = self.traffic.advance(claim, now_ms);
+                    reports.send(&report.map_err(|what| RpcEnd::Violation(what.to_owned()))?);
+                }
                 _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned())),
             }
         }

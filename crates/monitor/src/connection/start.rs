@@ -15,6 +15,7 @@ use sys::memory::REST;
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
 
+use super::reports::Reports;
 use super::{MAX_SECRETS_BYTES, MAX_START_BYTES};
 use crate::log::Log;
 
@@ -25,6 +26,7 @@ pub(super) struct Handed {
     pub(super) start: MonitorStart,
     secrets: MonitorSecrets,
     executable: SelfExe,
+    reports: Reports,
 }
 
 /// A connection and everything needed to serve it.
@@ -36,9 +38,12 @@ pub(super) struct Inherited {
     pub(super) accepted_ms: u64,
     /// As in [`AuthConnection`].
     pub(super) greeted: Option<Vec<u8>>,
+    /// As in [`MonitorConnection`].
+    pub(super) client: Option<(String, u16)>,
     pub(super) delay_secret: Secret,
     pub(super) private_keys: Vec<Secret>,
     pub(super) executable: SelfExe,
+    pub(super) reports: Reports,
     /// The pre-forked auth process, if there is one.
     auth: Option<Waiting>,
 }
@@ -66,11 +71,13 @@ impl Handed {
         let binary = inherited(roles::MONITOR_BINARY_FD, "program descriptor")?;
         let start =
             sys::memfd::read_sealed(&config, MAX_START_BYTES).map_err(failed("start record"))?;
+        let start =
+            MonitorStart::decode_body(&start).map_err(|error| format!("start record: {error}"))?;
         Ok(Self {
             network,
             news,
-            start: MonitorStart::decode_body(&start)
-                .map_err(|error| format!("start record: {error}"))?,
+            reports: Reports::inherited(start.reports).map_err(failed("report descriptor"))?,
+            start,
             secrets,
             executable: SelfExe::from_fd(binary),
         })
@@ -89,13 +96,14 @@ impl Handed {
             start,
             secrets,
             executable,
+            reports,
         } = self;
         let (network, message, auth) = match (network, secrets.accepted_ms) {
             (Some(network), Some(accepted_ms)) => {
-                let greeted = secrets.greeted;
                 let message = MonitorConnection {
                     accepted_ms,
-                    greeted,
+                    greeted: secrets.greeted,
+                    client: secrets.client,
                 };
                 (network, message, None)
             }
@@ -123,9 +131,11 @@ impl Handed {
             start,
             accepted_ms: message.accepted_ms,
             greeted: message.greeted,
+            client: message.client,
             delay_secret: secrets.delay_secret,
             private_keys: secrets.private_keys,
             executable,
+            reports,
             auth,
         }))
     }
@@ -137,7 +147,7 @@ fn await_connection(news: &OwnedFd) -> io::Result<Option<(OwnedFd, MonitorConnec
         // The wait may take hours.
         sys::memory::rest();
     }
-    let mut bytes = [0; 64];
+    let mut bytes = [0; 128];
     let mut received = sys::socket::recv_with_fds(news, &mut bytes, 1)?;
     if received.len == 0 {
         return Ok(None);

@@ -174,6 +174,7 @@ impl LoginUser {
             ..addresses.spec()
         };
         let options = config.for_connection(&spec);
+        log.name_user(name);
         log.follow(options.logging.log_level);
         let peer = addresses.peer();
         let enabled = Enabled {

@@ -3,25 +3,48 @@
 //! and a socket pair, without parsing.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use config::server::ServerOptions;
+use privsep::MonitorConnection;
 use sys::io::PollFd;
 use sys::process::{Child, ExitStatus};
 
 use super::launch::Launch;
+use super::reader::{self, is_balancer};
 use super::sockets;
+use crate::log::Log;
 
 /// Most bytes buffered in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 
+/// Exit status of a connection that is closed before it has a monitor.
+const NOT_SERVED: i32 = 255;
+
 /// Serves the connection; returns the exit status of its monitor.
-pub(crate) fn serve(launch: &Launch, options: &ServerOptions) -> io::Result<i32> {
-    let now_ms = sys::time::monotonic_ms();
+pub(crate) fn serve(launch: &Launch, options: &ServerOptions, log: &Log) -> io::Result<i32> {
+    let mut connection = MonitorConnection {
+        accepted_ms: sys::time::monotonic_ms(),
+        greeted: None,
+        client: None,
+    };
     if sys::socket::is_socket(sys::io::stdin()) {
         let network = sys::io::dup(sys::io::stdin())?;
+        let balancer = sys::socket::peer_address(&network);
+        let balancer = balancer.ok().map(sys::socket::unmapped);
+        let balancer = balancer.filter(|peer| is_balancer(&options.connection, peer.ip()));
+        if let Some(balancer) = balancer {
+            match await_header(launch, &network)? {
+                Ok(client) => connection.client = client.map(reader::client_field),
+                Err(why) => {
+                    log.info(&reader::refusal(balancer, &why));
+                    return Ok(NOT_SERVED);
+                }
+            }
+        }
         sockets::prepare(&network, &options.connection);
-        let (monitor, _news) = launch.start(network, now_ms, None)?;
+        let (monitor, _news) = launch.start(network, &connection)?;
         // Closes this process's copies, so that only the monitor holds the connection.
         let null = sys::io::null()?;
         for number in [0, 1] {
@@ -30,11 +53,27 @@ pub(crate) fn serve(launch: &Launch, options: &ServerOptions) -> io::Result<i32>
         return status_of(monitor);
     }
     let (ours, theirs) = sys::socket::stream_pair()?;
-    let (monitor, news) = launch.start(theirs, now_ms, None)?;
+    let (monitor, news) = launch.start(theirs, &connection)?;
     drop(news);
     carry(&ours)?;
     drop(ours);
     status_of(monitor)
+}
+
+/// Waits for the PROXY header of a load balancer; returns the client that it names, or why the
+/// connection must be closed.
+fn await_header(
+    launch: &Launch,
+    network: &OwnedFd,
+) -> io::Result<Result<Option<SocketAddr>, String>> {
+    let reader = launch.start_reader()?;
+    reader.ask(0, network)?;
+    if !sys::io::wait_readable(reader.socket(), Some(reader::HEADER_LIMIT))? {
+        return Ok(Err(reader::TOO_LATE.to_owned()));
+    }
+    let answer = reader.answer()?;
+    let ended = || io::Error::other(reader::READER_ENDED);
+    Ok(answer.ok_or_else(ended)?.client)
 }
 
 fn status_of(mut monitor: Child) -> io::Result<i32> {

@@ -7,25 +7,71 @@ use std::path::Path;
 use std::rc::Rc;
 
 use config::server::{AuthenticationOptions, ServerConfig};
-use privsep::{Message, MonitorSecrets, MonitorStart, Secret, roles};
+use privsep::{Message, MonitorConnection, MonitorSecrets, MonitorStart, Secret, roles};
 use sys::process::{Child, ChildCommand, SelfExe};
 use zeroize::Zeroizing;
 
-use super::early_banner::{COOKIE_BYTES, Greet, Greeting};
+use super::early_banner::{Greet, Greeting};
 use super::hostkeys::HostKeys;
+use super::reader::ReaderProcess;
 use crate::connection::{MAX_SECRETS_BYTES, PATH};
 use crate::log::Log;
 
 /// What every monitor receives until the next reload.
 #[derive(Debug)]
 pub(crate) struct Launch {
-    executable: SelfExe,
+    kept: Kept,
+    /// Monitors report what the metrics count.
+    has_metrics: bool,
     start: OwnedFd,
     private_keys: Vec<Secret>,
-    delay_secret: Secret,
     keep_stderr: bool,
     oom_score: Option<i32>,
+    confinement: Option<Confinement>,
     greeting: Option<Rc<Greeting>>,
+}
+
+/// What stays over all reloads.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    executable: SelfExe,
+    delay_secret: Secret,
+    /// The pipe of the monitors' reports, its reading end first; made with the first configuration
+    /// that asks for metrics.
+    reports: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl Kept {
+    /// What every server has from its start.
+    pub(crate) fn new(executable: SelfExe, delay_secret: Secret) -> Self {
+        Self {
+            executable,
+            delay_secret,
+            reports: None,
+        }
+    }
+
+    fn share(&self) -> io::Result<Self> {
+        let ends = self.reports.as_ref();
+        let ends = ends.map(|(reader, writer)| -> io::Result<_> {
+            Ok((sys::io::dup(reader)?, sys::io::dup(writer)?))
+        });
+        Ok(Self {
+            executable: SelfExe::from_fd(sys::io::dup(&self.executable)?),
+            delay_secret: self.delay_secret.clone(),
+            reports: ends.transpose()?,
+        })
+    }
+
+    fn open_reports(&mut self) -> io::Result<()> {
+        if self.reports.is_none() {
+            let (reader, writer) = sys::io::pipe()?;
+            sys::io::set_nonblocking(&reader, true)?;
+            sys::io::set_nonblocking(&writer, true)?;
+            self.reports = Some((reader, writer));
+        }
+        Ok(())
+    }
 }
 
 /// Properties of the monitors that come from the command line and the server's privileges.
@@ -110,12 +156,16 @@ impl Launch {
     /// # Errors
     /// If the memfd cannot be created.
     pub(crate) fn new(
-        executable: SelfExe,
+        mut kept: Kept,
         config: &ServerConfig,
         host_keys: HostKeys,
-        delay_secret: Secret,
         shape: &Shape,
     ) -> io::Result<Self> {
+        // A server of one connection has no listener that would count.
+        let has_metrics = shape.greet.is_some() && config.global().logging.has_metrics();
+        if has_metrics {
+            kept.open_reports()?;
+        }
         let greeting = shape
             .greet
             .and_then(|greet| Greeting::new(config, &host_keys.offered, greet));
@@ -133,22 +183,28 @@ impl Launch {
                 .as_ref()
                 .map(|confinement| confinement.ids),
             host_key_agent: host_keys.agent,
+            reports: has_metrics,
         };
         Ok(Self {
-            executable,
+            kept,
+            has_metrics,
             start: sys::memfd::sealed("sshd-monitor", &start.encode_body())?,
             private_keys: host_keys.files,
-            delay_secret,
             keep_stderr: shape.log_to_stderr,
             oom_score: shape.oom_score,
+            confinement: shape.confinement.clone(),
             greeting: greeting.map(Rc::new),
         })
     }
 
-    /// Returns the program and the delay secret, for the `Launch` that replaces this one after a
-    /// reload.
-    pub(crate) fn into_parts(self) -> (SelfExe, Secret) {
-        (self.executable, self.delay_secret)
+    /// Returns what the `Launch` that replaces this one after a reload keeps.
+    pub(crate) fn into_kept(self) -> Kept {
+        self.kept
+    }
+
+    /// The pipe of the monitors' reports; `None` as long as no configuration asked for metrics.
+    pub(super) fn reports(&self) -> Option<&OwnedFd> {
+        self.kept.reports.as_ref().map(|(reader, _)| reader)
     }
 
     /// Returns a copy, so that the old one stays usable if a reload fails.
@@ -157,12 +213,13 @@ impl Launch {
     /// If a descriptor cannot be duplicated.
     pub(crate) fn share(&self) -> io::Result<Self> {
         Ok(Self {
-            executable: SelfExe::from_fd(sys::io::dup(&self.executable)?),
+            kept: self.kept.share()?,
+            has_metrics: self.has_metrics,
             start: sys::io::dup(&self.start)?,
             private_keys: self.private_keys.clone(),
-            delay_secret: self.delay_secret.clone(),
             keep_stderr: self.keep_stderr,
             oom_score: self.oom_score,
+            confinement: self.confinement.clone(),
             greeting: self.greeting.clone(),
         })
     }
@@ -172,19 +229,30 @@ impl Launch {
         self.greeting.clone()
     }
 
-    /// Starts a monitor for `network` without waiting for it. `greeted` is the cookie of the early
-    /// banner that the client has received. Returns the monitor and the pipe of its news.
+    /// Starts a reader.
+    ///
+    /// # Errors
+    /// Why it could not be started.
+    pub(super) fn start_reader(&self) -> io::Result<ReaderProcess> {
+        ReaderProcess::start(
+            &self.kept.executable,
+            self.confinement.as_ref(),
+            self.oom_score,
+        )
+    }
+
+    /// Starts a monitor for `network` without waiting for it. Returns the monitor and the pipe of
+    /// its news.
     ///
     /// # Errors
     /// Why it could not be started.
     pub(crate) fn start(
         &self,
         network: OwnedFd,
-        accepted_ms: u64,
-        greeted: Option<[u8; COOKIE_BYTES]>,
+        connection: &MonitorConnection,
     ) -> io::Result<(Child, OwnedFd)> {
         let (news, news_writer) = sys::io::pipe()?;
-        let mut command = self.command(Some(accepted_ms), greeted, news_writer)?;
+        let mut command = self.command(Some(connection), news_writer)?;
         command.fd(network, roles::NETWORK_FD);
         sys::io::set_nonblocking(&news, true)?;
         Ok((command.spawn()?, news))
@@ -197,7 +265,7 @@ impl Launch {
     /// Why it could not be started.
     pub(super) fn start_ahead(&self) -> io::Result<(Child, OwnedFd)> {
         let (ours, theirs) = sys::socket::stream_pair()?;
-        let mut command = self.command(None, None, theirs)?;
+        let mut command = self.command(None, theirs)?;
         sys::io::set_nonblocking(&ours, true)?;
         Ok((command.spawn()?, ours))
     }
@@ -205,12 +273,11 @@ impl Launch {
     /// The command of a monitor, with its descriptors and environment.
     fn command(
         &self,
-        accepted_ms: Option<u64>,
-        greeted: Option<[u8; COOKIE_BYTES]>,
+        connection: Option<&MonitorConnection>,
         news: OwnedFd,
     ) -> io::Result<ChildCommand> {
-        let keys = self.key_pipe(accepted_ms, greeted)?;
-        let mut command = self.executable.command()?;
+        let keys = self.key_pipe(connection)?;
+        let mut command = self.kept.executable.command()?;
         command
             .args(["fulmar", roles::ROLE_MONITOR])
             .env("PATH", PATH)
@@ -218,8 +285,11 @@ impl Launch {
             .fd(news, roles::MONITOR_NEWS_FD)
             .fd_shared(&self.start, roles::MONITOR_CONFIG_FD)
             .fd(keys, roles::MONITOR_KEYS_FD)
-            .fd_shared(&self.executable, roles::MONITOR_BINARY_FD)
+            .fd_shared(&self.kept.executable, roles::MONITOR_BINARY_FD)
             .new_session();
+        if let Some((_, writer)) = self.kept.reports.as_ref().filter(|_| self.has_metrics) {
+            command.fd_shared(writer, roles::MONITOR_REPORTS_FD);
+        }
         if let Some(score) = self.oom_score {
             command.oom_score(score);
         }
@@ -247,15 +317,12 @@ impl Launch {
     }
 
     /// Returns a pipe that already holds all secrets and whose writer is closed.
-    pub(super) fn key_pipe(
-        &self,
-        accepted_ms: Option<u64>,
-        greeted: Option<[u8; COOKIE_BYTES]>,
-    ) -> io::Result<OwnedFd> {
+    pub(super) fn key_pipe(&self, connection: Option<&MonitorConnection>) -> io::Result<OwnedFd> {
         let secrets = MonitorSecrets {
-            accepted_ms,
-            greeted: greeted.map(Vec::from),
-            delay_secret: self.delay_secret.clone(),
+            accepted_ms: connection.map(|each| each.accepted_ms),
+            greeted: connection.and_then(|each| each.greeted.clone()),
+            client: connection.and_then(|each| each.client.clone()),
+            delay_secret: self.kept.delay_secret.clone(),
             private_keys: self.private_keys.clone(),
         };
         let bytes = Zeroizing::new(secrets.encode_body());

@@ -10,8 +10,10 @@ mod early_banner;
 mod hostkeys;
 mod inetd;
 mod launch;
+mod metrics;
 mod penalties;
 mod preforked;
+mod reader;
 mod serve;
 mod sockets;
 mod startups;
@@ -34,7 +36,7 @@ use accelerate::Trial;
 use args::{Args, ListenerMode};
 use daemon::Daemon;
 pub use early_banner::Greet;
-use launch::{Confinement, Launch, Shape};
+use launch::{Confinement, Kept, Launch, Shape};
 use serve::{Listener, NewConfiguration, Reloaded, Reloads, Stop};
 use sockets::Socket;
 
@@ -167,6 +169,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     } else {
         Log::to_syslog(level, options.logging.syslog_facility)
     };
+    log.set_json(options.logging.is_json);
     // Whoever starts the server reads standard error; the details go to the log.
     let startup = if args.debug > 0 {
         Log::to_stderr(level)
@@ -208,10 +211,10 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     }
     let executable = SelfExe::open().map_err(text_of)?;
     let delay_secret = Secret::new(crypto::random::bytes::<32>().to_vec());
-    let launch =
-        Launch::new(executable, &config, host_keys, delay_secret, &shape).map_err(text_of)?;
+    let kept = Kept::new(executable, delay_secret);
+    let launch = Launch::new(kept, &config, host_keys, &shape).map_err(text_of)?;
     if args.mode == ListenerMode::Inetd {
-        return inetd::serve(&launch, &options).map_err(text_of);
+        return inetd::serve(&launch, &options, &log).map_err(text_of);
     }
     listen(&args, &source, &config, launch, shape, daemon, &log)
 }
@@ -389,8 +392,8 @@ impl Reloader<'_> {
             trial.settle(&options.compression, self.log, LogLevel::Debug1)?;
         }
         let failed = |error: std::io::Error| error.to_string();
-        let (executable, secret) = launch.share().map_err(failed)?.into_parts();
-        let launch = Launch::new(executable, &config, host_keys, secret, self.shape);
+        let kept = launch.share().map_err(failed)?.into_kept();
+        let launch = Launch::new(kept, &config, host_keys, self.shape);
         let launch = launch.map_err(failed)?;
         warn_about(&config, self.log);
         if sockets.iter().all(|socket| !socket.inherited) {

@@ -26,6 +26,28 @@ pub(crate) enum Offence {
 }
 
 impl Offence {
+    /// All offences.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Crash,
+        Self::AuthFail,
+        Self::InvalidUser,
+        Self::NoAuth,
+        Self::GraceExceeded,
+        Self::RefuseConnection,
+    ];
+
+    /// The name in PerSourcePenalties.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::AuthFail => "authfail",
+            Self::InvalidUser => "invaliduser",
+            Self::NoAuth => "noauth",
+            Self::GraceExceeded => "grace-exceeded",
+            Self::RefuseConnection => "refuseconnection",
+        }
+    }
+
     /// OpenSSH's wording, for which log-reading tools search.
     pub(crate) fn reason(self) -> &'static str {
         match self {

@@ -161,6 +161,7 @@ mod tests {
         let connection = |accepted_ms| MonitorConnection {
             accepted_ms,
             greeted: Some(vec![0; 16]),
+            client: None,
         };
         let given = spares.give(&network, &connection(now_ms), now_ms);
         assert!(given.is_none());

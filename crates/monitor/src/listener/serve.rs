@@ -5,7 +5,9 @@
 
 mod admission;
 mod greeted;
+mod measure;
 mod news;
+mod proxied;
 mod reload;
 
 use std::collections::HashMap;
@@ -15,6 +17,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use config::server::{LimitOptions, ServerConfig, ServerOptions};
+use privsep::roles::ConnectionNews;
 use sys::epoll::{Epoll, Events, Interest};
 use sys::process::Child;
 use sys::signals::{Signal, SignalFd};
@@ -28,6 +31,8 @@ use super::sockets::Socket;
 use super::startups::{StartupRules, Startups};
 use crate::log::Log;
 use greeted::Greeted;
+use measure::Measured;
+use proxied::Proxied;
 pub(crate) use reload::{NewConfiguration, Reloaded, Reloads};
 
 /// Connections accepted before other events are handled.
@@ -40,7 +45,10 @@ const GRACE_SLACK_MS: u64 = 10_000;
 
 const SIGNAL_TOKEN: u64 = 0;
 const TRIAL_TOKEN: u64 = 1;
-const FIRST_SOCKET_TOKEN: u64 = 2;
+const READER_TOKEN: u64 = 2;
+const METRICS_TOKEN: u64 = 3;
+const REPORTS_TOKEN: u64 = 4;
+const FIRST_SOCKET_TOKEN: u64 = 5;
 const FIRST_CONNECTION_TOKEN: u64 = 1 << 32;
 
 /// Why the loop ended.
@@ -55,7 +63,10 @@ pub(crate) enum Stop {
 /// A connection that passed MaxStartups and the penalties.
 struct Accepted {
     network: OwnedFd,
+    /// The client: the connection's peer, or whom a load balancer has named.
     peer: SocketAddr,
+    /// A load balancer has named the client.
+    is_proxied: bool,
     source: NetBlock,
     /// Monotonic milliseconds.
     at_ms: u64,
@@ -69,6 +80,8 @@ struct Pending {
     news: OwnedFd,
     source: NetBlock,
     peer: SocketAddr,
+    /// Monotonic milliseconds at which the connection was accepted.
+    accepted_ms: u64,
     /// Monotonic milliseconds after which the monitor is killed.
     deadline_ms: Option<u64>,
     /// The news pipe is closed; the connection no longer counts for MaxStartups.
@@ -88,6 +101,8 @@ pub(crate) struct Listener<'log> {
     signals: SignalFd,
     startups: Startups,
     penalties: Penalties,
+    proxied: Proxied,
+    measured: Measured,
     greeted: HashMap<u64, Greeted>,
     pending: HashMap<u64, Pending>,
     next_token: u64,
@@ -116,7 +131,7 @@ impl<'log> Listener<'log> {
         let epoll = Epoll::new()?;
         epoll.add(&signals, SIGNAL_TOKEN, Interest::READABLE)?;
         let options = config.global();
-        let listener = Self {
+        let mut listener = Self {
             log,
             spares: spares_of(&options.limits, only_one),
             options,
@@ -126,6 +141,8 @@ impl<'log> Listener<'log> {
             signals,
             startups: Startups::default(),
             penalties: Penalties::default(),
+            proxied: Proxied::default(),
+            measured: Measured::default(),
             greeted: HashMap::new(),
             pending: HashMap::new(),
             next_token: FIRST_CONNECTION_TOKEN,
@@ -135,6 +152,7 @@ impl<'log> Listener<'log> {
             only_one,
         };
         listener.watch_sockets(Interest::READABLE)?;
+        listener.begin_to_measure(sys::time::monotonic_ms());
         Ok(listener)
     }
 
@@ -164,6 +182,12 @@ impl<'log> Listener<'log> {
                     }
                 } else if token == TRIAL_TOKEN {
                     self.hear_trial(reloads, now_ms)?;
+                } else if token == READER_TOKEN {
+                    self.hear_reader(now_ms);
+                } else if token == METRICS_TOKEN {
+                    self.answer_requests();
+                } else if token == REPORTS_TOKEN {
+                    self.hear_reports();
                 } else if self.greeted.contains_key(&token) {
                     self.hear_client(token, now_ms);
                 } else if token >= FIRST_CONNECTION_TOKEN {
@@ -178,7 +202,8 @@ impl<'log> Listener<'log> {
                 self.hear_trial(reloads, now_ms)?;
             }
             self.prepare(now_ms);
-            let idle = self.greeted.is_empty() && self.pending.is_empty();
+            let idle =
+                self.greeted.is_empty() && self.pending.is_empty() && self.proxied.is_empty();
             if self.only_one && self.sockets.is_empty() && idle {
                 return Ok(Stop::OnlyConnection);
             }
@@ -204,6 +229,8 @@ impl<'log> Listener<'log> {
             .values()
             .filter_map(|pending| pending.deadline_ms)
             .chain(self.greeted.values().filter_map(Greeted::deadline_ms))
+            .chain(self.proxied.deadline_ms())
+            .chain(self.measured.due_ms())
             .chain(self.paused_until_ms)
             .chain(self.trial_deadline_ms())
             .chain(self.spares.due_ms(self.places_left()))
@@ -220,6 +247,8 @@ impl<'log> Listener<'log> {
                 self.log.error(&format!("listening again: {error}"));
             }
         }
+        self.end_without_header(now_ms);
+        self.write_metrics(now_ms);
         self.end_silent(now_ms);
         let late: Vec<u64> = self
             .pending
@@ -236,6 +265,7 @@ impl<'log> Listener<'log> {
                 let peer_text = greeted::text(peer);
                 self.log
                     .fatal(&format!("Timeout before authentication for {peer_text}"));
+                self.measured.counters.ended(ConnectionNews::GraceExceeded);
                 self.penalise(peer.ip(), source, Offence::GraceExceeded, now_ms);
             }
         }

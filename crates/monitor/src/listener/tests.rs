@@ -39,14 +39,8 @@ impl Site {
         let config = self.source.load().unwrap();
         let host_keys = hostkeys::load(&config.global(), log).unwrap();
         let secret = Secret::new(vec![1; 32]);
-        Launch::new(
-            SelfExe::open().unwrap(),
-            &config,
-            host_keys,
-            secret,
-            &shape(),
-        )
-        .unwrap()
+        let kept = launch::Kept::new(SelfExe::open().unwrap(), secret);
+        Launch::new(kept, &config, host_keys, &shape()).unwrap()
     }
 }
 
@@ -210,11 +204,17 @@ fn a_monitor_gets_the_host_keys_through_a_pipe_of_its_own() {
     let log = Log::to_memory(LogLevel::Info);
     let site = Site::new("");
     let launch = site.launch(&log);
-    let reader = launch.key_pipe(Some(42), Some([3; 16])).unwrap();
+    let connection = privsep::MonitorConnection {
+        accepted_ms: 42,
+        greeted: Some(vec![3; 16]),
+        client: Some(("192.0.2.7".to_owned(), 4000)),
+    };
+    let reader = launch.key_pipe(Some(&connection)).unwrap();
     let bytes = sys::io::read_to_end(&reader, crate::connection::MAX_SECRETS_BYTES).unwrap();
     let secrets = <privsep::MonitorSecrets as privsep::Message>::decode_body(&bytes).unwrap();
     assert_eq!(secrets.accepted_ms, Some(42));
-    assert_eq!(secrets.greeted, Some(vec![3; 16]));
+    assert_eq!(secrets.greeted, connection.greeted);
+    assert_eq!(secrets.client, connection.client);
     assert_eq!(secrets.private_keys.len(), 1);
     let start = sys::memfd::read_sealed(launch.start_record(), 1 << 20).unwrap();
     let marker = b"OPENSSH PRIVATE KEY";

@@ -25,8 +25,10 @@ pub enum Sender {
     AuthOrSession,
     /// Either of the auth and the session process, to the monitor.
     Monitor,
-    /// The listener, to a monitor that it starts or has started.
+    /// The listener, to a monitor or reader that it starts or has started.
     Listener,
+    /// A reader, to the listener.
+    Reader,
     /// The auth process to the monitor, which forwards it to the session process without decoding
     /// it.
     Relayed,
@@ -127,6 +129,7 @@ messages! {
     21 PtyAllocate Session;
     22 PtyRelease Session;
     23 TunnelOpen Session;
+    24 TrafficReport Session;
     64 AuthStart Monitor;
     65 Group Monitor;
     66 Signature Monitor;
@@ -146,6 +149,11 @@ messages! {
     96 MonitorStart Listener;
     97 MonitorSecrets Listener;
     98 MonitorConnection Listener;
+    99 ReadHeader Listener;
+    100 HeaderRead Reader;
+    101 AnswerRequest Listener;
+    102 AttemptsReport Monitor;
+    103 SessionReport Monitor;
 }
 
 const _: () = assert!(Snapshot::NUMBER == frame::SNAPSHOT);
@@ -200,5 +208,6 @@ to_monitor!(
     HostkeysProve,
     PtyAllocate,
     PtyRelease,
-    TunnelOpen
+    TunnelOpen,
+    TrafficReport
 );

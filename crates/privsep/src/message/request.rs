@@ -243,3 +243,16 @@ record! {
         with_header: bool,
     }
 }
+
+record! {
+    /// What this session has done so far, for the metrics; no reply. Sent at the session's end and at
+    /// most once a minute before.
+    TrafficReport {
+        /// Bytes read from the client.
+        received: u64,
+        /// Bytes written to the client.
+        sent: u64,
+        /// Numbers of channels opened, in the order of [`crate::roles::COUNTED_CHANNELS`].
+        channels: Vec<u64>,
+    }
+}

@@ -1,4 +1,4 @@
-//! Messages from the listener to a monitor when it starts.
+//! Messages between the listener and the monitors and readers that it starts.
 
 use super::reply::HostKey;
 use crate::field::{Secret, record};
@@ -23,6 +23,9 @@ record! {
         auth_ids: Option<(u32, u32)>,
         /// Path of the socket of HostKeyAgent; none without it.
         host_key_agent: Option<String>,
+        /// True if the monitor reports to the listener what the metrics count
+        /// ([`crate::roles::MONITOR_REPORTS_FD`]).
+        reports: bool,
     }
 }
 
@@ -35,6 +38,8 @@ record! {
         accepted_ms: Option<u64>,
         /// See [`crate::AuthConnection::greeted`].
         greeted: Option<Vec<u8>>,
+        /// See [`MonitorConnection::client`].
+        client: Option<(String, u16)>,
         /// 32 random bytes of this listener, from which the monitor derives the step to which it
         /// rounds up the time of refused attempts.
         delay_secret: Secret,
@@ -52,5 +57,63 @@ record! {
         accepted_ms: u64,
         /// See [`crate::AuthConnection::greeted`].
         greeted: Option<Vec<u8>>,
+        /// Address and port of the client of a load balancer, as its PROXY header has them; none
+        /// if the connection's peer is the client.
+        client: Option<(String, u16)>,
+    }
+}
+
+record! {
+    /// Asks a reader for the PROXY header with which a connection begins; the reply is
+    /// [`HeaderRead`]. The connection's descriptor is attached.
+    ReadHeader {
+        /// The listener's number of the connection.
+        token: u64,
+    }
+}
+
+record! {
+    /// A PROXY header, or the reason why a connection has none. After a whole header the next byte
+    /// of the connection is the client's first.
+    HeaderRead {
+        /// As in [`ReadHeader`].
+        token: u64,
+        /// The client's address and port; none if the load balancer speaks for itself, or does not
+        /// tell whom it speaks for.
+        client: Option<(String, u16)>,
+        /// Why the connection must be closed; none after a whole header.
+        failure: Option<String>,
+    }
+}
+
+record! {
+    /// Lets a reader answer the request for metrics on a connection, whose descriptor is attached;
+    /// no reply.
+    AnswerRequest {
+        /// The metrics as they are sent.
+        text: Vec<u8>,
+    }
+}
+
+record! {
+    /// Attempts to log in on one connection, which the monitor reports to the listener when somebody
+    /// has logged in or the connection has ended.
+    AttemptsReport {
+        /// Numbers of attempts: for each method, those of each outcome.
+        counts: Vec<u32>,
+    }
+}
+
+record! {
+    /// What a session has done since its last report, from its monitor to the listener.
+    SessionReport {
+        /// Bytes read from the client.
+        received: u64,
+        /// Bytes written to the client.
+        sent: u64,
+        /// Key exchanges after the first.
+        rekeys: u32,
+        /// Numbers of channels opened, in the order of [`crate::roles::COUNTED_CHANNELS`].
+        channels: Vec<u64>,
     }
 }

@@ -136,6 +136,7 @@ impl Channels {
             fields: Rest(b""),
         };
         self.begin_use(id, transport.now);
+        self.note_opened(id);
         transport.send_message(&confirmation)?;
         self.release_held(transport, id);
         Ok(())
@@ -168,6 +169,7 @@ impl Channels {
         let channel = self.table.opening(id)?;
         channel.confirm(message.sender_channel, send)?;
         self.begin_use(id, transport.now);
+        self.note_opened(id);
         self.confirm_early(transport, id)?;
         if message.max_packet == 0 {
             return Err(Error::PeerMisbehaved("maximum packet size of 0"));

@@ -85,6 +85,9 @@ fn wide(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
+/// Most types of channels whose openings are counted; a peer may invent any number of types.
+const MAX_COUNTED_TYPES: usize = 32;
+
 /// The use of all channels.
 #[derive(Default)]
 pub(super) struct ChannelUses {
@@ -93,6 +96,8 @@ pub(super) struct ChannelUses {
     used: Millis,
     /// Number of channels that were opened, labelled or removed so far.
     changes: u64,
+    /// Types and numbers of the channels that were opened, at most [`MAX_COUNTED_TYPES`] types.
+    opened: Vec<(Box<str>, u64)>,
     /// Time of the next check.
     due: Option<Millis>,
     /// The channel that was removed last, for the owner that has just taken the event of its end.
@@ -121,6 +126,24 @@ impl Channels {
 
     pub(crate) fn changes(&self) -> u64 {
         self.uses.changes
+    }
+
+    /// Counts a channel that has just been opened.
+    pub(super) fn note_opened(&mut self, id: ChannelId) {
+        let (Some(channel), opened) = (self.table.get(id), &mut self.uses.opened) else {
+            return;
+        };
+        let kind = &channel.usage.kind;
+        if let Some((_, count)) = opened.iter_mut().find(|(counted, _)| counted == kind) {
+            *count += 1;
+        } else if opened.len() < MAX_COUNTED_TYPES {
+            opened.push((kind.clone(), 1));
+        }
+    }
+
+    /// Types of the channels that were opened so far, and how many of each.
+    pub(crate) fn opened(&self) -> &[(Box<str>, u64)] {
+        &self.uses.opened
     }
 
     /// The data of a channel that exists or was removed last.

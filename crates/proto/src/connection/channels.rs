@@ -1,5 +1,6 @@
 //! Commands of channels and global requests, RFC 4254. [`crate::channel`] owns their state.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use packet::PacketBuf;
@@ -243,6 +244,13 @@ impl Connection {
     #[must_use]
     pub fn channel_changes(&self) -> u64 {
         self.channels.changes()
+    }
+
+    /// Types of the channels that were opened so far, by either side, and how many of each; of 32
+    /// types at most.
+    #[must_use]
+    pub fn opened_channels(&self) -> &[(Box<str>, u64)] {
+        self.channels.opened()
     }
 
     /// Bytes of data of a channel that exists, or whose end the last event reported.

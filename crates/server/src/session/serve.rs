@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use driver::{Driver, DriverError, Notice};
 use keys::SignatureAlgorithm;
-use privsep::{ChooseGroup, Group, HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
+use privsep::{
+    ChooseGroup, Group, HostkeysProof, HostkeysProve, SignExchangeHash, Signature, TrafficReport,
+    roles,
+};
 use proto::channel::{ChannelTimeouts, Request, idle_text};
 use proto::{ChannelId, Event};
 use sys::signals::{Signal, SignalFd};
@@ -28,6 +31,8 @@ const FILES_WAIT: Duration = Duration::from_secs(2);
 /// The part of `FILES_WAIT` in which requests that arrived before the connection's end are
 /// completed.
 const LAST_REQUESTS_WAIT: Duration = Duration::from_secs(1);
+/// Time between two reports of traffic; the monitor accepts no more than two a minute.
+const REPORT_MS: u64 = 60_000;
 /// Most notices handled before the first answer is written, of packets that arrived with the login.
 const MAX_AHEAD: usize = 64;
 
@@ -75,6 +80,7 @@ impl<'a> Serve<'a> {
         let rest_at = self.driver.now().saturating_add(rest_ms);
         self.driver.set_timer(Token::Rest.number(), Some(rest_at));
         self.set_timeouts();
+        self.watch_traffic();
         self.announce_host_keys();
         let ended = self.serve();
         if let Err(SessionError::Proto(error)) = &ended {
@@ -91,7 +97,36 @@ impl<'a> Serve<'a> {
         self.context.log.verbose(&format!(
             "Transferred: sent {sent}, received {received} bytes"
         ));
+        self.report_traffic();
         ended
+    }
+
+    /// Sets the timer of the next report of traffic, if anybody asks for metrics.
+    fn watch_traffic(&mut self) {
+        if self.context.options.logging.has_metrics() {
+            let at = self.driver.now().saturating_add(REPORT_MS);
+            self.driver.set_timer(Token::Report.number(), Some(at));
+        }
+    }
+
+    /// Tells the monitor what this session has done so far, if anybody asks for metrics.
+    fn report_traffic(&mut self) {
+        if !self.context.options.logging.has_metrics() {
+            return;
+        }
+        let (received, sent) = self.driver.wire_bytes();
+        let opened = self.driver.connection().opened_channels();
+        let count = |name: &str| {
+            let found = opened.iter().find(|(kind, _)| **kind == *name);
+            found.map_or(0, |(_, count)| *count)
+        };
+        let channels = roles::COUNTED_CHANNELS.map(count).to_vec();
+        // A monitor that has gone needs no report.
+        let _ = self.context.rpc.send(&TrafficReport {
+            received,
+            sent,
+            channels,
+        });
     }
 
     /// ChannelTimeout and UnusedConnectionTimeout.
@@ -389,6 +424,11 @@ impl<'a> Serve<'a> {
             Some(Token::Claim) => {
                 let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
                 forwarding.claim_decided(driver, &self.context);
+                Ok(())
+            }
+            Some(Token::Report) => {
+                self.report_traffic();
+                self.watch_traffic();
                 Ok(())
             }
             Some(Token::Rest) => {

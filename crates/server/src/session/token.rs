@@ -24,6 +24,8 @@ pub(super) enum Token {
     Probe,
     /// An older connection has decided about its port, or the time for that is over.
     Claim,
+    /// Timer: the next report of traffic, for the metrics.
+    Report,
 }
 
 const KIND_SHIFT: u32 = 56;
@@ -43,6 +45,7 @@ impl Token {
             Self::Rendezvous(listener) => (7, listener),
             Self::Probe => (8, 0),
             Self::Claim => (9, 0),
+            Self::Report => (10, 0),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -61,6 +64,7 @@ impl Token {
             7 => Self::Rendezvous(serial),
             8 => Self::Probe,
             9 => Self::Claim,
+            10 => Self::Report,
             _ => return None,
         })
     }
@@ -84,6 +88,7 @@ mod tests {
             Token::Rendezvous(77),
             Token::Probe,
             Token::Claim,
+            Token::Report,
         ] {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }

@@ -13,7 +13,9 @@ use super::{
     ACCEPT_BATCH, ACCEPT_PAUSE_MS, Accepted, FIRST_SOCKET_TOKEN, GRACE_SLACK_MS, Listener, Pending,
 };
 use crate::listener::block::NetBlock;
+use crate::listener::metrics::RefusalReason;
 use crate::listener::penalties::Offence;
+use crate::listener::reader;
 use crate::listener::sockets;
 use crate::listener::startups::{StartupRefusal, StartupRules, StartupVerdict};
 
@@ -25,7 +27,10 @@ impl Listener<'_> {
                 return;
             };
             match sys::socket::accept(&socket.fd) {
-                Ok((network, peer)) => self.admit(network, peer, now_ms),
+                Ok((network, peer)) if self.is_balancer(peer.ip()) => {
+                    self.await_header(network, peer, now_ms);
+                }
+                Ok((network, peer)) => self.admit(network, peer, false, now_ms),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
@@ -44,7 +49,15 @@ impl Listener<'_> {
         }
     }
 
-    fn admit(&mut self, network: OwnedFd, peer: SocketAddr, now_ms: u64) {
+    /// Begins to serve a client that MaxStartups and the penalties admit. `is_proxied`: a load
+    /// balancer has named `peer`.
+    pub(super) fn admit(
+        &mut self,
+        network: OwnedFd,
+        peer: SocketAddr,
+        is_proxied: bool,
+        now_ms: u64,
+    ) {
         let source = self.block_of(peer.ip());
         let rules = StartupRules::of(&self.options.limits);
         let draw = u32::from_be_bytes(crypto::random::bytes()) % 100;
@@ -59,6 +72,7 @@ impl Listener<'_> {
                 self.penalties
                     .refusal(&self.options.limits.per_source_penalties, source, now_ms)
         {
+            self.measured.counters.refused(RefusalReason::Penalty);
             self.log.verbose(&format!(
                 "drop connection #{} from [{}]:{} penalty: {reason}",
                 self.startups.total(),
@@ -78,6 +92,7 @@ impl Listener<'_> {
         let accepted = Accepted {
             network,
             peer,
+            is_proxied,
             source,
             at_ms: now_ms,
             greeted: None,
@@ -99,6 +114,7 @@ impl Listener<'_> {
         let Accepted {
             network,
             peer,
+            is_proxied,
             source,
             at_ms,
             greeted,
@@ -106,10 +122,11 @@ impl Listener<'_> {
         let message = MonitorConnection {
             accepted_ms: at_ms,
             greeted: greeted.map(Vec::from),
+            client: is_proxied.then(|| reader::client_field(peer)),
         };
         let (child, news) = match self.spares.give(&network, &message, now_ms) {
             Some(waited) => waited,
-            None => self.launch.start(network, at_ms, greeted)?,
+            None => self.launch.start(network, &message)?,
         };
         self.epoll.add(&news, token, Interest::READABLE)?;
         self.pending.insert(
@@ -119,6 +136,7 @@ impl Listener<'_> {
                 news,
                 source,
                 peer,
+                accepted_ms: at_ms,
                 deadline_ms: self.grace_ends_ms(at_ms).map(|at| at + GRACE_SLACK_MS),
                 silent: false,
                 told: false,
@@ -164,13 +182,14 @@ impl Listener<'_> {
         self.startups.leave(source);
     }
 
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         network: &OwnedFd,
         peer: SocketAddr,
         refusal: StartupRefusal,
         now_ms: u64,
     ) {
+        self.measured.counters.refused(refusal.into());
         let (since_ms, count) = self.throttled.unwrap_or((now_ms, 0));
         if count == 0 {
             self.log.info("beginning MaxStartups throttling");
@@ -205,7 +224,12 @@ impl Listener<'_> {
         NetBlock::of(address, bits4, bits6)
     }
 
+    /// True if this address gets no penalty. One of a load balancer would refuse all of its
+    /// clients.
     fn is_exempt(&self, address: IpAddr) -> bool {
+        if self.is_balancer(address) {
+            return true;
+        }
         let list = &self.options.limits.per_source_penalty_exempt_list;
         !list.is_empty() && config::address::match_cidr_list(Some(address), list).unwrap_or(false)
     }
@@ -222,6 +246,7 @@ impl Listener<'_> {
         }
         let rules = &self.options.limits.per_source_penalties;
         if let Some(length_ms) = self.penalties.penalise(rules, source, offence, now_ms) {
+            self.measured.counters.penalised(offence);
             self.log.info(&format!(
                 "{}: activating penalty of {} seconds for {}",
                 source.address(),

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
+use privsep::roles::ConnectionNews;
 use sys::epoll::Interest;
 
 use super::{Accepted, Listener};
@@ -132,6 +133,10 @@ impl Listener<'_> {
                 self.log.info(&format!("Connection closed by {peer}"));
             }
         }
+        self.measured.counters.ended(match offence {
+            Offence::GraceExceeded => ConnectionNews::GraceExceeded,
+            _ => ConnectionNews::NoAttempt,
+        });
         self.startups.leave(accepted.source);
         self.penalise(accepted.peer.ip(), accepted.source, offence, now_ms);
     }

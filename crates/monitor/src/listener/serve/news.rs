@@ -36,7 +36,7 @@ impl Listener<'_> {
             };
             let offence = match news {
                 ConnectionNews::Authenticated => {
-                    self.logged_in(token);
+                    self.logged_in(token, now_ms);
                     return;
                 }
                 ConnectionNews::AuthenticationFailed => Some(Offence::AuthFail),
@@ -47,6 +47,7 @@ impl Listener<'_> {
                 ConnectionNews::Refused => Some(Offence::RefuseConnection),
                 ConnectionNews::NotServed => None,
             };
+            self.measured.counters.ended(news);
             if let Some(pending) = self.pending.get_mut(&token) {
                 pending.told = true;
                 let (address, source) = (pending.peer.ip(), pending.source);
@@ -66,8 +67,11 @@ impl Listener<'_> {
 
     /// Removes a connection whose user has logged in from the start-ups. Its process is reaped when
     /// it ends.
-    fn logged_in(&mut self, token: u64) {
+    fn logged_in(&mut self, token: u64, now_ms: u64) {
         if let Some(pending) = self.pending.remove(&token) {
+            let after_ms = now_ms.saturating_sub(pending.accepted_ms);
+            self.measured.counters.logged_in(after_ms);
+            self.measured.sessions.insert(pending.child.pid());
             let _ = self.epoll.remove(&pending.news);
             self.startups.leave(pending.source);
             if self.only_one {
@@ -107,6 +111,9 @@ impl Listener<'_> {
                 .find(|(_, pending)| pending.child.pid() == pid)
                 .map(|(token, _)| *token);
             let Some(token) = token else {
+                if self.measured.sessions.remove(&pid) {
+                    continue;
+                }
                 if self.spares.has_ended(pid, now_ms) {
                     let how = "a process that waited for a connection has ended";
                     self.log.verbose(&format!("{how}: {status}"));
@@ -116,6 +123,8 @@ impl Listener<'_> {
             // The pipe may still hold the process's last news.
             self.hear(token, now_ms);
             let Some(mut pending) = self.pending.remove(&token) else {
+                // The login and its end arrived together.
+                self.measured.sessions.remove(&pid);
                 continue;
             };
             pending.child.set_reaped(status);
@@ -131,6 +140,7 @@ impl Listener<'_> {
                     pending.peer.ip(),
                     signal.as_raw()
                 ));
+                self.measured.counters.ended(ConnectionNews::Crashed);
                 self.penalise(pending.peer.ip(), pending.source, Offence::Crash, now_ms);
             }
         }

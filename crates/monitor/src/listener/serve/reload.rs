@@ -100,6 +100,7 @@ impl Listener<'_> {
                 // monitors must use too.
                 self.serve_greeted();
                 self.options = reloaded.config.global();
+                self.log.set_json(self.options.logging.is_json);
                 self.launch = reloaded.launch;
                 self.sockets = reloaded.sockets;
             }
@@ -108,6 +109,7 @@ impl Listener<'_> {
                 self.sockets = sockets;
             }
         }
+        self.begin_to_measure(sys::time::monotonic_ms());
         // Pre-forked monitors have the old configuration; closing their sockets ends them.
         self.spares = spares_of(&self.options.limits, self.only_one);
         if self.paused_until_ms.is_none() {

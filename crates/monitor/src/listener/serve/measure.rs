@@ -1,0 +1,165 @@
+//! The metrics in the listener's loop: reports of monitors, connections of those who ask, and the
+//! file's time.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use privsep::{AnswerRequest, AttemptsReport, FrameSplitter, Message, SessionReport};
+use sys::Pid;
+use sys::epoll::Interest;
+
+use super::{Listener, METRICS_TOKEN, REPORTS_TOKEN};
+use crate::listener::metrics::{self, Counters, Gauges, MetricsFile, MetricsForm, MetricsSocket};
+use crate::listener::reader::ReaderProcess;
+
+/// Most connections accepted before other events are handled.
+const ACCEPT_BATCH: usize = 8;
+/// Most bytes of reports read before other events are handled.
+const REPORT_BYTES: usize = 16 * 1024;
+
+/// State of the metrics.
+#[derive(Default)]
+pub(super) struct Measured {
+    pub(super) counters: Counters,
+    /// Monitors of connections in which somebody has logged in.
+    pub(super) sessions: HashSet<Pid>,
+    socket: Option<MetricsSocket>,
+    file: Option<MetricsFile>,
+    /// Answers requests; started with the first.
+    reader: Option<ReaderProcess>,
+    /// Reports that have not arrived as a whole.
+    reports: FrameSplitter,
+    /// The pipe of reports is watched.
+    hears_reports: bool,
+}
+
+impl Measured {
+    /// Monotonic milliseconds of the file's next write.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        self.file.as_ref().map(MetricsFile::due_ms)
+    }
+}
+
+impl Listener<'_> {
+    /// Opens what the configuration in force asks for, and closes the rest.
+    pub(super) fn begin_to_measure(&mut self, now_ms: u64) {
+        let logging = &self.options.logging;
+        let old = self.measured.socket.take();
+        if let Some(old) = &old {
+            let _ = self.epoll.remove(&old.fd());
+        }
+        let socket = metrics::socket_of(logging, old, self.log);
+        if let Some(socket) = &socket
+            && let Err(error) = self
+                .epoll
+                .add(&socket.fd(), METRICS_TOKEN, Interest::READABLE)
+        {
+            self.log.error(&format!("MetricsListen: {error}"));
+        }
+        self.measured.file = metrics::file_of(logging, self.measured.file.take(), now_ms);
+        self.measured.socket = socket;
+        if let Some(reports) = self
+            .launch
+            .reports()
+            .filter(|_| !self.measured.hears_reports)
+        {
+            let watched = self.epoll.add(reports, REPORTS_TOKEN, Interest::READABLE);
+            self.measured.hears_reports = watched.is_ok();
+        }
+    }
+
+    /// Adds the reports that have arrived to the counters.
+    pub(super) fn hear_reports(&mut self) {
+        let Some(pipe) = self.launch.reports() else {
+            return;
+        };
+        let mut bytes = [0; REPORT_BYTES];
+        let count = sys::io::read(pipe, &mut bytes).unwrap_or(0);
+        let Measured {
+            reports, counters, ..
+        } = &mut self.measured;
+        reports.feed(bytes.get(..count).unwrap_or_default());
+        loop {
+            let report = match reports.next_frame() {
+                Ok(None) => return,
+                Ok(Some(report)) => report,
+                Err(error) => {
+                    // Only monitors write here: a defect.
+                    self.log.error(&format!("reports for the metrics: {error}"));
+                    *reports = FrameSplitter::new();
+                    return;
+                }
+            };
+            match report.number {
+                AttemptsReport::NUMBER => {
+                    if let Ok(attempts) = report.decode() {
+                        counters.add_attempts(&attempts);
+                    }
+                }
+                SessionReport::NUMBER => {
+                    if let Ok(session) = report.decode() {
+                        counters.add_session(&session);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Hands new connections of those who ask to the reader.
+    pub(super) fn answer_requests(&mut self) {
+        let mut text = None;
+        for _ in 0..ACCEPT_BATCH {
+            let accepted = self
+                .measured
+                .socket
+                .as_ref()
+                .and_then(MetricsSocket::accept);
+            let Some(network) = accepted else {
+                return;
+            };
+            let text = text.get_or_insert_with(|| self.metrics_text(MetricsForm::OpenMetrics));
+            let request = AnswerRequest {
+                text: text.clone().into_bytes(),
+            };
+            if let Err(error) = self.pass_request(&request, &network) {
+                self.log.verbose(&format!("a request for metrics: {error}"));
+            }
+        }
+    }
+
+    /// Passes a connection to the reader, which is started first if there is none or it has ended.
+    fn pass_request(&mut self, request: &AnswerRequest, network: &OwnedFd) -> io::Result<()> {
+        if let Some(reader) = &self.measured.reader {
+            match reader.pass(request, network) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                Err(_) => self.measured.reader = None,
+            }
+        }
+        let reader = self.launch.start_reader()?;
+        reader.pass(request, network)?;
+        self.measured.reader = Some(reader);
+        Ok(())
+    }
+
+    /// Writes the file when it is due.
+    pub(super) fn write_metrics(&mut self, now_ms: u64) {
+        if self.measured.due_ms().is_none_or(|at| at > now_ms) {
+            return;
+        }
+        let text = self.metrics_text(MetricsForm::Prometheus);
+        if let Some(file) = &mut self.measured.file {
+            file.write(&text, now_ms, self.log);
+        }
+    }
+
+    fn metrics_text(&self, form: MetricsForm) -> String {
+        let gauges = Gauges {
+            startups: self.startups.total(),
+            sessions: self.measured.sessions.len(),
+        };
+        self.measured.counters.text(form, gauges)
+    }
+}

@@ -1,0 +1,328 @@
+//! Metrics (MetricsListen, MetricsFile): what is counted, who may write it, requests that are none,
+//! and the parsers of Prometheus as judges of the texts.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use interop::process::{Input, installed, run};
+use interop::report::skipped;
+use interop::scratch::{Scratch, free_port, until};
+use privsep_tests::facts::Facts;
+use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, guest_with, possible};
+use sys::signals::Signal;
+
+/// A server with both places of metrics.
+struct Measured {
+    server: Sshd,
+    folder: Scratch,
+}
+
+impl Measured {
+    fn start(more: &str) -> Self {
+        let folder = Scratch::new();
+        let socket = folder.join("metrics.sock");
+        let file = folder.join("sshd.prom");
+        let first = format!(
+            "MetricsListen {}\nMetricsFile {}\n{more}",
+            socket.display(),
+            file.display()
+        );
+        let server = Sshd::start(Config::new(&first));
+        Self { server, folder }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("metrics.sock")
+    }
+
+    fn connection(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).expect("the socket");
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        stream
+    }
+
+    /// The text of the metrics.
+    fn text(&self) -> String {
+        let mut stream = self.connection();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, text) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        assert!(
+            head.contains(&format!("\r\nContent-Type: {kind}\r\n")),
+            "{head}"
+        );
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", text.len())));
+        text.to_owned()
+    }
+
+    fn value(&self, sample: &str) -> f64 {
+        let text = self.text();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{sample} ")));
+        let line = line.unwrap_or_else(|| panic!("no {sample}:\n{text}"));
+        line.parse().expect("a number")
+    }
+
+    fn reaches(&self, sample: &str, value: f64) {
+        let found = until(LIMIT, || self.value(sample) >= value);
+        assert!(
+            found,
+            "{sample} is {}\n{}",
+            self.value(sample),
+            self.server.daemon.log()
+        );
+    }
+}
+
+#[test]
+fn what_happens_is_counted() {
+    if !possible("metrics") {
+        return;
+    }
+    let (key, other) = (UserKey::new(71), UserKey::new(72));
+    let guest = guest_with("", &key);
+    let measured = Measured::start("PerSourcePenalties authfail:90s min:1s");
+    let server = &measured.server;
+    assert_eq!(measured.value("fulmar_sshd_sessions"), 0.0);
+    let attempts = |method: &str, outcome: &str| {
+        format!("fulmar_sshd_attempts_total{{method=\"{method}\",outcome=\"{outcome}\"}}")
+    };
+    let mut command = server.ssh(&guest.name, &[&key]);
+    let port = server.daemon.port;
+    let mut session = command
+        .args(["-N", "-o", "ExitOnForwardFailure=yes", "-L"])
+        .arg(format!("{}:127.0.0.1:{port}", free_port()))
+        .arg("127.0.0.1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ssh");
+    measured.reaches("fulmar_sshd_sessions", 1.0);
+    session.kill().expect("a signal to it");
+    session.wait().expect("its end");
+    // A session with enough data for a rekey.
+    let options = ["-o", "RekeyLimit=64K"];
+    let outcome = server.run_with(&guest.name, &[&key], &options, "head -c 300000 /dev/zero");
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    measured.reaches("fulmar_sshd_connections_total{end=\"logged_in\"}", 2.0);
+    measured.reaches("fulmar_sshd_login_seconds_count", 2.0);
+    measured.reaches("fulmar_sshd_channels_total{type=\"session\"}", 1.0);
+    measured.reaches(
+        "fulmar_sshd_network_bytes_total{direction=\"sent\"}",
+        300_000.0,
+    );
+    measured.reaches(
+        "fulmar_sshd_network_bytes_total{direction=\"received\"}",
+        500.0,
+    );
+    measured.reaches("fulmar_sshd_rekeys_total", 2.0);
+    assert_eq!(measured.value(&attempts("publickey", "accepted")), 2.0);
+    let ended = until(LIMIT, || measured.value("fulmar_sshd_sessions") == 0.0);
+    assert!(ended, "{}", measured.text());
+    assert_eq!(measured.value("fulmar_sshd_startups"), 0.0);
+    server.keeps_out(&guest.name, &other);
+    measured.reaches(
+        "fulmar_sshd_connections_total{end=\"authentication_failed\"}",
+        1.0,
+    );
+    measured.reaches("fulmar_sshd_penalties_total{offence=\"authfail\"}", 1.0);
+    assert_eq!(server.run_command(&guest.name, &key, "true").status, 255);
+    measured.reaches(
+        "fulmar_sshd_refused_connections_total{reason=\"penalty\"}",
+        1.0,
+    );
+    let text = measured.text();
+    for word in [guest.name.as_str(), "127.0.0.1"] {
+        assert!(!text.contains(word), "{word} in\n{text}");
+    }
+    drop(text);
+    // A reload keeps what was counted.
+    server.hang_up();
+    server.logs("Received SIGHUP");
+    assert_eq!(measured.value(&attempts("publickey", "accepted")), 2.0);
+}
+
+#[test]
+fn the_parsers_of_prometheus_read_both_texts() {
+    if !possible("the texts of the metrics") {
+        return;
+    }
+    let measured = Measured::start("");
+    let key = UserKey::new(73);
+    let guest = guest_with("", &key);
+    measured.server.lets_in(&guest.name, &key);
+    let file = measured.folder.join("sshd.prom");
+    let complete =
+        || fs::read_to_string(&file).is_ok_and(|text| text.contains("\nfulmar_sshd_sessions "));
+    assert!(until(LIMIT, complete), "{}", measured.server.daemon.log());
+    match installed("promtool") {
+        Some(promtool) => {
+            let mut command = Command::new(promtool);
+            command.args(["check", "metrics"]);
+            let text = fs::read(&file).expect("the file");
+            let outcome = run(&mut command, Input::Bytes(&text), LIMIT).expect("promtool");
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        }
+        None => skipped("MetricsFile by promtool", &"not installed"),
+    }
+    let script = "import sys\n\
+                  from prometheus_client.openmetrics.parser import text_string_to_metric_families\n\
+                  print(len(list(text_string_to_metric_families(sys.stdin.read()))))\n";
+    let has_library = Command::new("python3")
+        .args(["-c", "import prometheus_client"])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if has_library {
+        let text = measured.text();
+        let mut command = Command::new("python3");
+        command.args(["-c", script]);
+        let outcome = run(&mut command, Input::Bytes(text.as_bytes()), LIMIT).expect("python3");
+        assert_eq!(outcome.stdout.text().trim(), "11", "{}", outcome.summary());
+    } else {
+        skipped("MetricsListen by prometheus_client", &"not installed");
+    }
+    // The end of the server removes both.
+    let (socket, folder) = (measured.socket(), measured.folder);
+    let pid = i32::try_from(measured.server.daemon.pid()).expect("a pid");
+    let listener = sys::process::PidFd::open(pid).expect("the listener");
+    listener.signal(Signal::TERM).expect("a signal to it");
+    let gone = || !socket.exists() && !Path::exists(&file);
+    assert!(until(LIMIT, gone), "{:?}", fs::read_dir(folder.path()));
+}
+
+#[test]
+fn those_who_ask_oddly_hold_nobody_up() {
+    if !possible("odd requests for metrics") {
+        return;
+    }
+    let key = UserKey::new(74);
+    let guest = guest_with("", &key);
+    let measured = Measured::start("");
+    let silent: Vec<UnixStream> = (0..200).map(|_| measured.connection()).collect();
+    let mut slow = measured.connection();
+    slow.write_all(b"GET /met").expect("a part");
+    let mut large = measured.connection();
+    // The server may answer and close before all of it is written.
+    let _ = large.write_all(&[b'x'; 100_000]);
+    let said = |bytes: &[u8]| {
+        let mut stream = measured.connection();
+        stream.write_all(bytes).expect("some bytes");
+        stream.shutdown(Shutdown::Write).expect("an end");
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    assert!(said(b"GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 "));
+    assert!(said(b"\0\0\0\r\n\r\n").starts_with("HTTP/1.0 400 "));
+    assert_eq!(said(b""), "");
+    measured.server.lets_in(&guest.name, &key);
+    measured.reaches("fulmar_sshd_connections_total{end=\"logged_in\"}", 1.0);
+    // Those who say nothing are closed after 5 seconds.
+    for mut stream in silent {
+        assert_eq!(stream.read(&mut [0; 10]).expect("an end"), 0);
+    }
+}
+
+#[test]
+fn only_monitors_can_report_and_the_text_is_made_for_its_reader_alone() {
+    if !possible("the processes of metrics") {
+        return;
+    }
+    let key = UserKey::new(75);
+    let guest = guest_with("", &key);
+    let measured = Measured::start("");
+    let server = &measured.server;
+    measured.text();
+    let mut command = server.ssh(&guest.name, &[&key]);
+    let mut session = command
+        .args(["127.0.0.1", "exec sleep 600"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ssh");
+    let named = |name: &str| -> Vec<Facts> {
+        let all = server.processes().into_iter();
+        all.filter(|facts| facts.command_line.contains(name))
+            .collect()
+    };
+    assert!(
+        until(LIMIT, || !named("sleep 600").is_empty()),
+        "{}",
+        server.daemon.log()
+    );
+    let listener = Facts::of(server.daemon.pid()).expect("the listener");
+    // Below are those of standard streams, which may be the log's.
+    let pipes = |facts: &Facts| -> Vec<String> {
+        let all = facts.descriptors.range(3..).map(|(_, target)| target);
+        all.filter(|target| target.starts_with("pipe:"))
+            .cloned()
+            .collect()
+    };
+    let ours = pipes(&listener);
+    let shares = |facts: &Facts| pipes(facts).iter().any(|pipe| ours.contains(pipe));
+    let all = server.processes();
+    let (monitors, others): (Vec<&Facts>, Vec<&Facts>) =
+        all.iter().partition(|facts| facts.uid() == 0);
+    assert!(monitors.into_iter().any(shares), "{all:#?}");
+    // The session process, its command and the reader.
+    assert!(others.len() >= 3, "{all:#?}");
+    for facts in others {
+        assert!(!shares(facts), "{facts:#?}");
+    }
+    let reader = named("sshd-reader").pop().expect("the reader");
+    assert_eq!(reader.number("Seccomp"), 2);
+    assert_ne!(reader.uid(), 0);
+    session.kill().expect("a signal to it");
+    session.wait().expect("its end");
+}
+
+#[test]
+fn a_loopback_address_serves_them_and_a_reload_moves_them() {
+    if !possible("metrics at a loopback address") {
+        return;
+    }
+    let (first, second) = (free_port(), free_port());
+    let line = |port: u16| format!("MetricsListen 127.0.0.1:{port}");
+    let server = Sshd::start(Config::new(&line(first)));
+    let asked = |port: u16| -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(LIMIT)).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    };
+    assert!(asked(first).expect("an answer").ends_with("# EOF\n"));
+    server.rewrite(Config::new(&line(second)));
+    server.hang_up();
+    assert!(
+        until(LIMIT, || asked(second).is_some()),
+        "{}",
+        server.daemon.log()
+    );
+    assert!(until(LIMIT, || asked(first).is_none()));
+    server.rewrite(Config::new("MetricsListen 192.0.2.1:9222"));
+    server.hang_up();
+    server.logs("the old configuration stays in use");
+    assert!(asked(second).is_some());
+    server.rewrite(Config::default());
+    server.hang_up();
+    assert!(
+        until(LIMIT, || asked(second).is_none()),
+        "{}",
+        server.daemon.log()
+    );
+}
