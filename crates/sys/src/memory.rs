@@ -1,5 +1,8 @@
 //! Returns unused memory to the system while a process waits.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
 /// Idle time after which a process returns memory. A login does not wait that long; it would only
 /// have to allocate the memory again.
 pub const REST: std::time::Duration = std::time::Duration::from_secs(1);
@@ -76,6 +79,7 @@ impl CodePages {
 
     /// Takes them out of this process's memory, for a program that waits long: what runs again
     /// is found in the system's cache of files.
+    #[inline]
     pub fn give_back(self) {
         if self.bytes == 0 {
             return;
@@ -89,6 +93,26 @@ impl CodePages {
                 libc::MADV_DONTNEED,
             );
         }
+    }
+}
+
+impl CodePages {
+    /// [`give_back`](Self::give_back), then waits until `fd` is readable, at most for `timeout`; a signal
+    /// may end the wait, too. Nothing runs between both, so that no more of the code is in memory during the
+    /// wait than the kernel reads with this function, usually 64 KiB.
+    #[inline(never)]
+    pub fn wait_without(self, fd: BorrowedFd<'_>, timeout: Option<Duration>) {
+        let limit_ms = timeout.map_or(-1, |limit| {
+            i32::try_from(limit.as_millis()).unwrap_or(i32::MAX)
+        });
+        let mut waiting = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        self.give_back();
+        // SAFETY: one entry, of this frame.
+        unsafe { libc::poll(&raw mut waiting, 1, limit_ms) };
     }
 }
 
@@ -179,6 +203,8 @@ fn thread_stack_start() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     /// Resident KiB of the mapping that holds `address`.
@@ -242,5 +268,18 @@ mod tests {
         assert!(code.bytes > 0);
         code.give_back();
         assert_eq!(CodePages::find().bytes, code.bytes);
+    }
+
+    #[test]
+    fn a_wait_without_code_ends_when_there_is_something_or_in_time() {
+        let code = CodePages::find();
+        let (ours, theirs) = crate::io::pipe().unwrap();
+        code.wait_without(ours.as_fd(), Some(Duration::from_millis(1)));
+        crate::io::write_all(&theirs, b"x").unwrap();
+        code.wait_without(ours.as_fd(), None);
+        let mut byte = [0];
+        assert_eq!(crate::io::read(&ours, &mut byte).unwrap(), 1);
+        drop(theirs);
+        code.wait_without(ours.as_fd(), None);
     }
 }
