@@ -235,7 +235,7 @@ impl Prober<'_> {
             .env("SSH_ASKPASS_REQUIRE", "force")
             .env("DISPLAY", ":77")
             .env("XAUTHORITY", self.place.here.join("xauthority"));
-        command
+        self.place.client(command)
     }
 
     fn run(&self, arguments: &[&str], input: &[u8]) -> Outcome {
