@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use config::client::{ClientConfig, CommandLine, SYSTEM_FILE};
+use config::client::{ClientConfig, SYSTEM_FILE};
 use keys::{PresentedKey, PrivateKey, SignatureAlgorithm, private_file};
 use sys::process::{ChildCommand, Credentials};
 use wire::message::{Encode, UserauthRequest};
@@ -49,8 +49,6 @@ const MAX_MESSAGE_BYTES: u32 = 256 * 1024;
 const SOCKET: i32 = 3;
 /// Lengths of session identifiers: SHA-1, SHA-256, SHA-384, SHA-512.
 const SESSION_ID_BYTES: [usize; 4] = [20, 32, 48, 64];
-/// A host name for which the settings count: of patterns, those of all names and `?` mean it.
-const NO_HOST: &str = "_";
 /// Exit status after an error, as in OpenSSH.
 const FAILURE: i32 = 255;
 
@@ -181,14 +179,10 @@ fn drop_privileges() -> Result<String, String> {
 }
 
 /// `EnableSSHKeysign` of the system's configuration, which no user can change. Commands of `Match
-/// exec` run with the user's rights, as in OpenSSH; the name that stands for no host is not looked
-/// up.
+/// exec` run with the user's rights, as in OpenSSH.
 fn is_enabled() -> Result<bool, String> {
-    let mut line = CommandLine::new();
-    line.set("CanonicalizeHostname", "no");
     ClientConfig::system()
-        .resolve(NO_HOST, &line, &Here::default())
-        .map(|options| options.authentication.enable_ssh_keysign)
+        .enables_keysign(&Here::default())
         .map_err(|error| error.to_string())
 }
 

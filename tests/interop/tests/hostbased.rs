@@ -522,6 +522,10 @@ fn keysign_signs_only_if_the_systems_configuration_says_so() {
         "EnableSSHKeysign no\n",
         "Host other\nEnableSSHKeysign yes\n",
         "Host *.invalid\nEnableSSHKeysign yes\n",
+        "Host ?*\nEnableSSHKeysign yes\n",
+        "Host ?\nEnableSSHKeysign yes\n",
+        "Match final\nEnableSSHKeysign yes\n",
+        "CanonicalizeHostname yes\nMatch canonical\nEnableSSHKeysign yes\n",
         "Match host *.invalid,127.*\nEnableSSHKeysign yes\n",
     ] {
         case.write("ssh_config", text);
@@ -549,6 +553,22 @@ fn keysign_signs_only_if_the_systems_configuration_says_so() {
 #[test]
 fn keysign_reads_the_rest_of_the_systems_configuration() {
     let Some(case) = Case::new() else { return };
+    for text in [
+        "Host *\nEnableSSHKeysign yes\n",
+        "Host !?* *\nEnableSSHKeysign yes\n",
+        "Host ?*\nEnableSSHKeysign no\nHost *\nEnableSSHKeysign yes\n",
+        "Match host *\nEnableSSHKeysign yes\n",
+        "Match !host ?*\nEnableSSHKeysign yes\n",
+    ] {
+        case.write("ssh_config", text);
+        for signer in [Kind::Fulmar, Kind::OpenSsh] {
+            if signer == Kind::OpenSsh && !Path::new(KEYSIGN).exists() {
+                continue;
+            }
+            let ended = case.run(Kind::Fulmar, Kind::Fulmar, signer, &[]);
+            assert!(ended.logged_in, "{text} {signer:?} {ended:?}");
+        }
+    }
     case.write(
         "ssh_config",
         "CanonicalizeHostname yes\nCanonicalizeFallbackLocal no\nMatch exec true\n\

@@ -92,6 +92,23 @@ impl ClientConfig {
         )
     }
 
+    /// `EnableSSHKeysign`, as ssh-keysign(8) reads it: for a host without a name, of whose patterns `*`
+    /// matches and `?*` does not, and in one pass, so that no name is looked up and `Match final` and
+    /// `Match canonical` do not apply.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a file cannot be read or a line is bad.
+    pub fn enables_keysign(&self, environment: &dyn Environment) -> Result<bool, ConfigError> {
+        let knowledge = Knowledge {
+            host_argument: String::new(),
+            settled_host: None,
+            local: environment.local_user(),
+            local_hostname: environment.local_hostname(),
+        };
+        let only = self.pass(&knowledge, &CommandLine::new(), environment, None)?;
+        Ok(only.values.get(Row::EnableSSHKeysign.index()) == Some(true))
+    }
+
     fn pass(
         &self,
         knowledge: &Knowledge,
