@@ -156,6 +156,7 @@ fn run(
         };
     }
     log::set_level(options.logging.log_level);
+    log::force(&options.logging.log_verbose);
     if flags.syslog {
         let facility =
             Facility::from_name(options.logging.syslog_facility.word()).unwrap_or(Facility::User);

@@ -29,6 +29,7 @@ pub mod glob;
 pub mod hardware;
 pub mod include;
 pub mod lexer;
+pub mod log_verbose;
 pub mod pattern;
 mod penalties;
 pub mod permit;

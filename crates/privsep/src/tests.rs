@@ -35,6 +35,7 @@ fn grant() -> SessionGrant {
         pam_shows_motd: false,
         auth_info: "publickey ssh-ed25519 AAAA".into(),
         log_level: LogLevel::Info,
+        log_verbose: vec!["*".into()],
         password_expired: false,
     }
 }
@@ -65,6 +66,7 @@ fn round_trip<M: Message + PartialEq + core::fmt::Debug>(message: &M) {
 fn messages_come_back_as_they_went_and_no_prefix_decodes() {
     round_trip(&Log {
         level: LogLevel::Verbose,
+        is_forced: true,
         text: "x".into(),
         tail: Some(" y".into()),
     });

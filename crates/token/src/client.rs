@@ -231,7 +231,7 @@ impl TokenLibrary {
     fn call(&mut self, request: &TokenRequest) -> Result<TokenReply, TokenError> {
         self.next = self.next.wrapping_add(1);
         self.stream.write_all(&request.encode(self.next))?;
-        self.printed.show_until_readable(&self.stream)?;
+        self.printed.show_until_readable(&self.stream, None)?;
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);

@@ -141,10 +141,7 @@ impl HostKeyChecker {
         data: &[u8],
         proof: &[u8],
     ) -> Result<(), VerifyError> {
-        let policy = VerifyPolicy {
-            min_rsa_bits: self.rules.min_rsa_bits,
-            ..VerifyPolicy::default()
-        };
+        let policy = VerifyPolicy::of_host(self.rules.min_rsa_bits);
         let permits = |named| permits(&self.rules.host_key_algorithms, named);
         let signature = Signature::from_blob_if(proof, permits)?;
         key.verify(signature.algorithm, data, proof, &policy)

@@ -6,7 +6,7 @@
 //! facts of the connection (`LocalCommand`, `KnownHostsCommand`): [`ClientOptions::tokens`] expands
 //! those.
 //!
-//! To implement a keyword, give its row a field and change its [`Support`].
+//! To implement a keyword, give its row a field and change its [`Support`](crate::value::Support).
 
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
@@ -23,7 +23,7 @@ use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
     RekeyLimit, SyslogFacility, TcpKeepAlive, Variable,
 };
-use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
+use crate::value::Support::{Carried, Deprecated, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Values};
 
 const COUNT: Kind = Kind::Integer {
@@ -46,7 +46,6 @@ const WARN_WEAK: Kind = Kind::Choice(&[
     ("false", Choice::flag(false, "no")),
     ("no-pq-kex", Choice::flag(false, "no")),
 ]);
-const NONE: Support = Support::Enabling(&["none"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord, UnlessNone};
 
@@ -73,8 +72,7 @@ keywords! {
         compression.method: Compression = Compression [] Kind::Choice(Compression::SPELLINGS), "no", Carried, Everywhere, First, Line;
         /// `ControlMaster`.
         connection.control_master: ControlMaster = ControlMaster [] Kind::Choice(ControlMaster::SPELLINGS), "no", Carried, Everywhere, First, Line;
-        /// `EnableSSHKeysign`: ssh-keysign signs; only the system's file counts.
-        authentication.enable_ssh_keysign: bool = EnableSSHKeysign [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        EnableSSHKeysign [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         ClearAllForwardings [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ExitOnForwardFailure`: end if a forwarding cannot be set up.
         forwarding.exit_on_forward_failure: bool = ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
@@ -167,7 +165,8 @@ keywords! {
         /// `IdentityAgent`.
         user_keys.identity_agent: IdentityAgent = IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
         IgnoreUnknown [] Kind::Text, "", Carried, Everywhere, First, Line;
-        KbdInteractiveDevices [] Kind::Text, "", Fulfilled, Everywhere, First, Line;
+        /// `KbdInteractiveDevices`: the submethods that keyboard-interactive asks for, with commas between.
+        authentication.kbd_interactive_devices: Option<String> = KbdInteractiveDevices [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `KexAlgorithms`.
         algorithms.kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Everywhere, First, Comma;
         /// `CASignatureAlgorithms`.
@@ -219,7 +218,8 @@ keywords! {
         session.send_env: Vec<String> = SendEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
         /// `SetEnv`.
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
-        LogVerbose [] Kind::Words, "", NONE, Everywhere, First, OrWord("none");
+        /// `LogVerbose`: pattern-lists of places in the source ([`crate::log_verbose`]).
+        logging.log_verbose: Vec<String> = LogVerbose [] Kind::Words, "", Carried, Everywhere, First, OrWord("none");
         /// `ChannelTimeout`.
         limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `PermitRemoteOpen`: `any`, `none`, or the targets that SOCKS requests from the server may

@@ -160,7 +160,8 @@ keywords! {
         user_keys.trusted_user_ca_keys: Option<String> = TrustedUserCAKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `RevokedKeys`: files, each a list or KRL; a key that any of them lists is revoked.
         user_keys.revoked_keys: Vec<String> = RevokedKeys [] Kind::Paths, "none", Carried, Everywhere, First, Line;
-        SecurityKeyProvider [] Kind::Path, "internal", Fulfilled, Global, First, Line;
+        /// `SecurityKeyProvider`: the library of host keys in security keys, or `internal`.
+        host_keys.security_key_provider: String = SecurityKeyProvider [] Kind::Path, "internal", Carried, Global, First, Line;
         /// `AuthorizedPrincipalsFile`: template; tokens %% %h %U %u.
         user_keys.authorized_principals_file: Option<String> = AuthorizedPrincipalsFile [] Kind::Text, "none", Carried, Everywhere, First, Line;
         /// `VersionAddendum`: text after the version in the version line.
@@ -211,7 +212,8 @@ keywords! {
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         /// `AuthenticationMethods`: each entry a chain of methods; empty means any one method.
         authentication.authentication_methods: Vec<Vec<String>> = AuthenticationMethods [] Kind::Parsed(forms::server::authentication_methods), "any", Carried, Everywhere, First, Line;
-        LogVerbose [] Kind::Parsed(forms::server::log_verbose), "none", Support::Enabling(&["none"]), Everywhere, First, Line;
+        /// `LogVerbose`: pattern-lists of places in the source ([`crate::log_verbose`]).
+        logging.log_verbose: Vec<String> = LogVerbose [] Kind::Parsed(forms::server::log_verbose), "none", Carried, Everywhere, First, Line;
         /// `ChannelTimeout`.
         limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `Subsystem`, in order.

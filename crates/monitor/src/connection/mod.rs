@@ -104,7 +104,9 @@ fn open_log(start: &MonitorStart, logging: &LoggingOptions) -> Log {
     } else {
         Log::to_syslog(level, logging.syslog_facility)
     };
-    log.forced(forced.is_some())
+    let log = log.forced(forced.is_some());
+    log.follow(logging);
+    log
 }
 
 fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
@@ -185,7 +187,7 @@ fn log_in<'log>(
     log: &'log Log,
 ) -> Result<Option<Box<LoggedIn<'log>>>, String> {
     let options = config.for_connection(&addresses.spec());
-    log.follow(options.logging.log_level);
+    log.follow(&options.logging);
     if options.connection.refuse_connection {
         log.info(&format!(
             "administratively prohibited connection from {} port {}",
@@ -228,6 +230,7 @@ fn log_in<'log>(
         core::mem::take(&mut inherited.start.host_keys),
         core::mem::take(&mut inherited.private_keys),
         core::mem::take(&mut inherited.start.host_key_agent),
+        options.host_keys.security_key_provider.clone(),
         options.algorithms.kex_algorithms.clone(),
         sys::time::monotonic_ms(),
     );

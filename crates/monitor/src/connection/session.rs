@@ -412,6 +412,7 @@ impl<'c> MonitorSession<'c> {
             pam_shows_motd: false,
             auth_info: auth_info_text(&user.auth_info),
             log_level: self.log.level(),
+            log_verbose: self.log.forced_places(),
             password_expired: expired,
         })
     }

@@ -174,7 +174,7 @@ impl LoginUser {
             ..addresses.spec()
         };
         let options = config.for_connection(&spec);
-        log.follow(options.logging.log_level);
+        log.follow(&options.logging);
         let peer = addresses.peer();
         let enabled = Enabled {
             publickey: options.authentication.pubkey_authentication,

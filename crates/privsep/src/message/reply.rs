@@ -35,6 +35,8 @@ record! {
         uid_gid: Option<(u32, u32)>,
         /// The most verbose level that is logged; more verbose lines need not be sent.
         log_level: LogLevel,
+        /// LogVerbose: places in the source whose lines are sent at any level.
+        log_verbose: Vec<String>,
     }
 }
 
@@ -305,6 +307,8 @@ record! {
         auth_info: String,
         /// The most verbose level that is logged.
         log_level: LogLevel,
+        /// LogVerbose: places in the source whose lines are sent at any level.
+        log_verbose: Vec<String>,
         /// True if the password has expired: only `passwd` may run, on a pty.
         password_expired: bool,
     }

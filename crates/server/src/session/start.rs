@@ -39,6 +39,7 @@ pub(super) fn begin(
     // The grant usually arrives later, so this costs no time.
     crypto::warm_up();
     let mut grant: SessionGrant = rpc.expect()?;
+    crate::log::force(std::mem::take(&mut grant.log_verbose));
     let log = Logger::new(rpc, grant.log_level);
     let mut options = options(&std::mem::take(&mut grant.options))?;
     let time_zone = std::env::var_os("TZ").map(std::os::unix::ffi::OsStringExt::into_vec);

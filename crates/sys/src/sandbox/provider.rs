@@ -169,7 +169,8 @@ pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
 
 /// Puts this process, which must have one thread, into the sandbox of a process that reaches security
 /// keys (FIDO), with the provider's library if it loads one. The devices are those that are attached
-/// now: HID devices with a raw interface, and USB.
+/// now: HID devices with a raw interface, and USB. A process of root, which signs with a host key,
+/// keeps no capability: root owns the devices.
 ///
 /// # Errors
 /// The kernel's error; then end the process.
@@ -184,6 +185,7 @@ pub fn security_key(library: Option<&Path>) -> io::Result<Wall> {
     }
     let libraries: Vec<&Path> = library.into_iter().collect();
     let filter = security_key_program()?;
+    process::drop_capabilities()?;
     confine(&libraries, &devices, SECURITY_KEY_READ, filter)
 }
 

@@ -72,14 +72,15 @@ impl AuthService<'_, '_, '_> {
     /// Runs `keyboard-interactive`; returns `None` if the client changed to another method.
     pub(super) fn try_kbdint(
         &mut self,
-        _request: &KbdintStart,
+        request: &KbdintStart,
     ) -> Result<Option<(Label, Option<Proof>)>, NotLoggedIn> {
         let mut label = Label::of(ChainMethod::KeyboardInteractive, false);
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let asked = user
             .chains
             .kbdint_submethods()
-            .is_none_or(|names| names.contains(&SUBMETHOD_PAM));
+            .is_none_or(|names| names.contains(&SUBMETHOD_PAM))
+            && wants_pam(&request.devices);
         if !user.chains.allows(ChainMethod::KeyboardInteractive)
             || !user.options.authentication.use_pam
             || !asked
@@ -262,10 +263,7 @@ impl AuthService<'_, '_, '_> {
             client_host: &request.client_host,
             client_user: &request.client_user,
         };
-        let policy = VerifyPolicy {
-            min_rsa_bits: publickey::required_rsa_bits(&user.options.algorithms),
-            ..VerifyPolicy::default()
-        };
+        let policy = VerifyPolicy::of_host(publickey::required_rsa_bits(&user.options.algorithms));
         let proof = match candidate.verify_hostbased(&signed_for, &request.signature, &policy) {
             Ok(()) => Some(Proof {
                 key: Some(candidate.key().key().blob()),
@@ -333,4 +331,10 @@ impl AuthService<'_, '_, '_> {
         let grants = grants.filter(|_| user.account().is_some() && !used);
         Ok((label, grants.map(|grants| (candidate, grants))))
     }
+}
+
+/// True if the client leaves the submethod of keyboard-interactive to the server or names PAM's among
+/// others (RFC 4256 §3.1).
+fn wants_pam(devices: &str) -> bool {
+    devices.is_empty() || devices.split(',').any(|name| name == SUBMETHOD_PAM)
 }
