@@ -114,7 +114,7 @@ pub fn force(overrides: &[String]) {
     *FORCED.lock().unwrap_or_else(PoisonError::into_inner) = overrides.to_vec();
 }
 
-/// What stands before a message of this place because LogVerbose names it.
+/// The text to write before a message of this place, if LogVerbose names the place.
 fn forced_tag(at: &Location<'_>) -> Option<String> {
     if OWN_LEVEL.get().is_some() {
         return OWN_FORCED.with_borrow(|overrides| log_verbose::tag(overrides, at));

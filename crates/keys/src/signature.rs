@@ -44,7 +44,7 @@ impl Default for VerifyPolicy {
 }
 
 impl VerifyPolicy {
-    /// The policy for host keys: nobody stands beside a server to touch its security key, and OpenSSH's
+    /// The policy for host keys: nobody is at a server to touch its security key, and OpenSSH's
     /// sshd asks for no touch.
     #[must_use]
     pub fn of_host(min_rsa_bits: usize) -> Self {
