@@ -100,7 +100,7 @@ impl Outcome {
     #[must_use]
     pub fn port(&self) -> u16 {
         let text = self.stdout.text();
-        let port = text.trim().parse();
+        let port = text.trim().parse::<u16>();
         port.unwrap_or_else(|_| panic!("{}", self.summary()))
     }
 

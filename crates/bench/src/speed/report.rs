@@ -297,10 +297,13 @@ fn packet_json(row: &PacketRow) -> Json {
 fn public_key_table(kind: OperationKind, rows: &[&PublicKeyRow], openssl: &str) -> Table {
     let operations = kind.operations();
     let rates: Vec<String> = operations.iter().map(|each| format!("{each}/s")).collect();
+    let times: Vec<String> = operations
+        .iter()
+        .map(|each| format!("ours, {each}"))
+        .collect();
     let mut heading = vec![""];
     heading.extend(operations);
-    heading.extend(rates.iter().map(String::as_str));
-    heading.extend(operations.iter().map(|_| "ours"));
+    heading.extend(rates.iter().chain(&times).map(String::as_str));
     let mut table = Table::new(&heading);
     for row in rows {
         let others = [(openssl, &row.openssl), ("portable", &row.portable)];
