@@ -48,7 +48,8 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Asks, until nobody needs the answer any more. The caller holds `answers`.
+    /// Asks the user. Returns without an answer when the host that needs it is given up, or the run ends.
+    /// The caller holds the lock of `answers`.
     fn ask(
         &self,
         text: &str,
