@@ -331,6 +331,34 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     client("refuses", "globalknownhostsfile *", Since("10.6")),
     client("refuses", "dynamicforward */*", ACCIDENTS),
+    // From 9.6 on `%C` has the jump host in it.
+    client(
+        "prints controlpath",
+        "*controlpath *%c*; proxyjump *",
+        Since("9.6"),
+    ),
+    client(
+        "prints controlpath",
+        "*proxyjump *; controlpath *%c*",
+        Since("9.6"),
+    ),
+    client(
+        "prints hostbasedacceptedalgorithms",
+        "hostbasedacceptedalgorithms *",
+        WITHOUT_OLD,
+    ),
+    client(
+        "prints requesttty",
+        "*-t*; *-t*",
+        Theirs("a third -t takes back what the second has forced"),
+    ),
+    client("refuses", "setenv #*", Since("10.6")),
+    server("refuses", "clientaliveinterval +*", Since("10.6")),
+    server(
+        "refuses",
+        "authorizedkeyscommand none; authorizedprincipalscommand *",
+        Theirs("sshd 9.2 asks for the user of a command only where the other one is not NONE"),
+    ),
     // known_hosts and files of keys.
     of(LISTING, "takes", "*  *", BLANKS),
     of(LOOKUP, "*", "*@revoked\t*", REVOKED),
