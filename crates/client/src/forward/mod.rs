@@ -267,7 +267,10 @@ impl SessionForwards {
             is_open: true,
         };
         match self.locals.iter_mut().find(|local| !local.is_open) {
-            Some(ended) => *ended = local,
+            Some(ended) => {
+                self.forwards.count_no_more(ended.number);
+                *ended = local;
+            }
             None => self.locals.push(local),
         }
         Ok(())

@@ -45,7 +45,7 @@ fn forwarding_of_standard_input_sets_defaults_alone() {
 
 #[test]
 fn forwardings_are_typed_and_their_paths_expanded() {
-    let text = "LocalForward 80 h:81\nLocalForward *:0082 /run/%r\nRemoteForward 1\nRemoteForward 0 ~/s\n\
+    let text = "LocalForward 80 h:81\nLocalForward *:0082 /run/%r\nLocalForward \"/a b\" /c\\ d\nRemoteForward 1\nRemoteForward 0 ~/s\n\
         DynamicForward [::1]:3\nGatewayPorts yes\nStreamLocalBindMask 0111\n";
     let options = resolve(text, "h");
     assert!(options.warnings.is_empty());
@@ -58,7 +58,11 @@ fn forwardings_are_typed_and_their_paths_expanded() {
     let user = &options.user;
     assert_eq!(
         shown(&options.forwarding.local_forwards),
-        ["80 [h]:81".to_owned(), format!("[*]:82 /run/{user}")]
+        [
+            "80 [h]:81".to_owned(),
+            format!("[*]:82 /run/{user}"),
+            "/a b /c d".to_owned()
+        ]
     );
     assert_eq!(
         shown(&options.forwarding.remote_forwards),

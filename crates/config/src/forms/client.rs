@@ -196,11 +196,7 @@ fn listener(word: &str, may_be_any_port: bool) -> Result<ForwardListen, String> 
         return Err(BAD_FORWARDING.to_owned());
     }
     if is_socket(word) {
-        // The dump separates listener and target by a blank.
-        return match word.contains(' ') {
-            true => Err(BAD_FORWARDING.to_owned()),
-            false => Ok(ForwardListen::Unix(word.to_owned())),
-        };
+        return Ok(ForwardListen::Unix(word.to_owned()));
     }
     let (host, port) = match units::split_host_port(word) {
         Some((host, Some(port))) => (Some(host), port),
