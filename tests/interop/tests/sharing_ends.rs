@@ -162,6 +162,10 @@ fn with_autoask_the_user_is_asked_for_each_session() {
 fn a_passenger_in_proxy_mode_that_stops_at_times_gets_everything() {
     const BYTES: u64 = 160 << 20;
     each(|shared| {
+        // The window of OpenSSH's is 2 MiB, so this would take long and show nothing.
+        if shared.passenger == Kind::OpenSsh {
+            return;
+        }
         let master = shared.start("");
         let mut command = shared.command();
         command
