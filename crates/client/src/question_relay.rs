@@ -2,9 +2,9 @@
 //! jumps do not ask all at once.
 //!
 //! The program listens on an abstract Unix socket whose name the processes below it get in
-//! [`VARIABLE`]. Each question is a connection: a byte for its kind, the text that leads to it, and its
-//! prompt; the answer is a byte for whether there is one, and the answer. Texts have a length of four
-//! bytes before them. Both ends check that the other belongs to the same user. A process that cannot
+//! [`VARIABLE`]. Each question is a connection: a byte for its kind, the text that leads to it, its
+//! prompt, and the login that it belongs to; the answer is a byte for whether there is one, and the
+//! answer. Texts have a length of four bytes before them. Both ends check that the other belongs to the same user. A process that cannot
 //! reach the program asks itself.
 
 use std::io::{self, Read, Write};
@@ -52,6 +52,9 @@ pub struct RelayedQuestion {
     pub leading: String,
     /// The prompt, escaped already. A server may have put newlines into it.
     pub prompt: String,
+    /// The login that it belongs to, `user@host:port` by the process's configuration and escaped already;
+    /// empty if there is none. Prompts have no port.
+    pub login: String,
     /// The kind of the question.
     pub question: Question,
 }
@@ -132,12 +135,13 @@ impl RelayedQuestion {
             let bytes = read_text(&mut stream)?;
             Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let (leading, prompt) = (text()?, text()?);
+        let (leading, prompt, login) = (text()?, text()?, text()?);
         Ok(Self {
             stream,
             process,
             leading,
             prompt,
+            login,
             question,
         })
     }
@@ -162,10 +166,12 @@ impl RelayedQuestion {
     }
 }
 
-/// Asks the program above this process. `None` if there is none, and this process asks itself.
+/// Asks the program above this process for `login`. `None` if there is none, and this process asks
+/// itself.
 pub(crate) fn ask(
     leading: &str,
     prompt: &str,
+    login: &str,
     question: Question,
 ) -> Option<Option<Zeroizing<Vec<u8>>>> {
     let name = std::env::var(VARIABLE).ok()?;
@@ -176,7 +182,7 @@ pub(crate) fn ask(
         Question::Line => 1,
         Question::Confirm => 2,
     };
-    let texts = [leading.as_bytes(), prompt.as_bytes()];
+    let texts = [leading, prompt, login].map(str::as_bytes);
     write_texts(&mut stream, kind, &texts).ok()?;
     Some(read_answer(&mut stream).ok().flatten())
 }
@@ -236,13 +242,14 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let asking = std::thread::spawn(move || {
             let mut theirs = theirs;
-            let texts = [&b"Denied.\n"[..], b"bob@jump's password: "];
+            let texts = [&b"Denied.\n"[..], b"bob@jump's password: ", b"bob@jump:22"];
             write_texts(&mut theirs, 0, &texts).unwrap();
             read_answer(&mut theirs).unwrap()
         });
         let question = RelayedQuestion::read(ours).unwrap();
         assert_eq!(question.leading, "Denied.\n");
         assert_eq!(question.prompt, "bob@jump's password: ");
+        assert_eq!(question.login, "bob@jump:22");
         assert_eq!(question.question, Question::Secret);
         assert_eq!(question.process, std::process::id());
         assert!(!question.is_given_up().unwrap()());
@@ -254,6 +261,7 @@ mod tests {
             &[0, 255, 255, 255, 255],
             &[0, 0],
             &[0, 0, 0, 0, 0],
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0],
         ] {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(nonsense).unwrap();
@@ -291,7 +299,7 @@ mod tests {
     #[test]
     fn a_process_that_ends_has_given_up() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        write_texts(&mut theirs, 2, &[b"", b"yes? "]).unwrap();
+        write_texts(&mut theirs, 2, &[b"", b"yes? ", b""]).unwrap();
         let question = RelayedQuestion::read(ours).unwrap();
         let is_given_up = question.is_given_up().unwrap();
         assert!(!is_given_up());

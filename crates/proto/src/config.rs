@@ -103,6 +103,9 @@ pub struct TransportConfig {
     /// Cookie of the first KEXINIT instead of a random one, for a server whose acceptor sent
     /// identification line and KEXINIT before the connection was created. A cookie is used once.
     pub cookie: Option<[u8; 16]>,
+    /// True for one of thousands of connections of a process: while it is idle it keeps no buffer, not
+    /// even the few that keystrokes need.
+    pub saves_memory: bool,
 }
 
 impl TransportConfig {
@@ -179,6 +182,7 @@ impl Default for TransportConfig {
             group_exchange_bits: (2048, 3072, 8192),
             guess: KexGuess::default(),
             cookie: None,
+            saves_memory: false,
         }
     }
 }

@@ -41,6 +41,12 @@ pub(crate) fn thread_cpu_us() -> u64 {
     micros(clock(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
+/// CPU time of all threads of this process, in microseconds.
+#[must_use]
+pub fn process_cpu_us() -> u64 {
+    micros(clock(libc::CLOCK_PROCESS_CPUTIME_ID))
+}
+
 /// Seconds since 1970-01-01 UTC; 0 if the clock is set to an earlier time.
 #[must_use]
 pub fn realtime_seconds() -> u64 {

@@ -175,6 +175,8 @@ impl Master {
 
     /// Accepts passengers from now on.
     pub(crate) fn start(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
+        // Each session has several descriptors.
+        let _ = sys::process::raise_open_files();
         self.heard = (driver.wire_bytes().0, driver.now());
         self.watch_listener(true, driver)
     }
