@@ -14,6 +14,7 @@
 )))]
 compile_error!("Fulmar is for Linux with glibc, on x86-64 and aarch64");
 
+pub mod audit;
 pub mod cpu;
 pub mod cryptoki;
 pub mod epoll;
@@ -30,6 +31,7 @@ pub mod print;
 pub mod process;
 pub mod pty;
 pub mod sandbox;
+pub mod selinux;
 pub mod shared;
 pub mod signals;
 pub mod socket;
