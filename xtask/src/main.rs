@@ -31,8 +31,9 @@ usage: cargo xtask check | test [...] | bench [--bless] | interop [--all] | regr
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one; --check: fail where that list is stale
   package  packages of the release build without benchmarks, in target/package:
-           [deb] [rpm] [all] [--out FOLDER] [--sign KEY] [--maintainer NAME];
-           FULMAR_BIN: a binary that is already built
+           [deb] [rpm] [tarball] [all] [--out FOLDER] [--sign KEY] [--maintainer NAME]
+           [--profile NAME]; without a kind deb and rpm;
+           FULMAR_BIN, for the tarball FULMAR_STATIC_BIN: a binary that is already built
   semver   compares the public interface of the library with the last tag (cargo-semver-checks)
 ";
 

@@ -45,6 +45,7 @@ fn grant() -> SessionGrant {
         auth_info: "publickey ssh-ed25519 AAAA".into(),
         log_level: LogLevel::Info,
         password_expired: false,
+        selinux_context: Some("a:b:c".into()),
     }
 }
 

@@ -107,7 +107,7 @@ impl LocalTime {
     pub fn from_seconds(seconds: i64) -> Self {
         // SAFETY: tm is a plain C struct for which all zeroes is valid.
         let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-        let time: libc::time_t = seconds;
+        let time = seconds;
         // SAFETY: both pointers are to live locals of the right type.
         let ok = unsafe { !libc::localtime_r(&raw const time, &raw mut tm).is_null() };
         if !ok {

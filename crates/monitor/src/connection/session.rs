@@ -15,12 +15,14 @@ use privsep::{
     HostkeysProof, LoginPhase, Message, PtyGranted, PtyRefused, Restrictions, SessionGrant,
     Signature, Snapshot, ToMonitor, TunnelGranted, TunnelOpen, TunnelRefused,
 };
+use sys::audit::AuditRecord;
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
 
 use super::AUTH_EXIT_WAIT;
 use super::accounts::Account;
 use super::admit::auth_info_text;
+use super::audit;
 use super::chains::Authenticated;
 use super::channel::{RpcChannel, RpcEnd};
 use super::early_session::SessionProcess;
@@ -28,6 +30,7 @@ use super::groups::choose_group;
 use super::kerberos::CredentialCache;
 use super::pam::PamLogin;
 use super::rate::Rate;
+use super::selinux::SessionContext;
 use super::signing::{Signer, SigningRefusal};
 use super::tunnel::TunnelTerms;
 use super::user::{Addresses, LoginUser};
@@ -54,6 +57,8 @@ pub(crate) struct MonitorSession<'c> {
     pam: Option<PamLogin>,
     /// Credentials that the client has delegated.
     cache: Option<CredentialCache>,
+    /// SELinux context of the session's programs and terminals.
+    context: Option<SessionContext>,
     account: Account,
     signer: Signer,
     addresses: &'c Addresses,
@@ -162,6 +167,7 @@ impl<'c> MonitorSession<'c> {
             terms: Terms::of(&user),
             pam: user.pam.take(),
             cache: None,
+            context: None,
             user: Some(user),
             account,
             signer,
@@ -201,13 +207,16 @@ impl<'c> MonitorSession<'c> {
             sys::signals::pass_on(signal).map_err(|error| format!("signals: {error}"))?;
         }
         self.store_delegated();
-        let opened = self.open_pam();
+        // PAM's modules may choose the context, and it must not be that of the session process.
+        let opened = self.open_pam().and_then(|()| self.find_context());
         if let Err(error) = opened {
             self.tidy_up();
             return Err(error);
         }
         let started = started.filter(|_| self.pam.is_none());
+        audit::session(AuditRecord::Login, self.account.uid, self.addresses);
         let ran = self.run_process(network, auth, started);
+        audit::session(AuditRecord::Logout, self.account.uid, self.addresses);
         self.tidy_up();
         ran
     }
@@ -245,6 +254,13 @@ impl<'c> MonitorSession<'c> {
                     return Err(format!("PAM session for {}: {error}", self.proof.user()));
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn find_context(&mut self) -> Result<(), String> {
+        if sys::process::is_root() {
+            self.context = SessionContext::of(&self.account.name, self.log)?;
         }
         Ok(())
     }
@@ -410,6 +426,7 @@ impl<'c> MonitorSession<'c> {
             auth_info: auth_info_text(&user.auth_info),
             log_level: self.log.level(),
             password_expired: expired,
+            selinux_context: self.context.as_ref().map(|found| found.text().to_owned()),
         })
     }
 
@@ -516,6 +533,9 @@ impl<'c> MonitorSession<'c> {
                 });
             }
         };
+        if let Some(context) = &self.context {
+            context.label(&pty.name, self.log);
+        }
         let last_login = self.last_login();
         let terminal = Terminal {
             name: pty.name.clone(),

@@ -307,6 +307,8 @@ record! {
         log_level: LogLevel,
         /// True if the password has expired: only `passwd` may run, on a pty.
         password_expired: bool,
+        /// SELinux context of the programs that the session starts; none where SELinux is off.
+        selinux_context: Option<String>,
     }
 }
 

@@ -45,6 +45,14 @@ pub(super) fn begin(
 
     let mut nologin = None;
     let mut acceleration = None;
+    if let Some(context) = &grant.selinux_context {
+        // Before the chroot, which may have no /proc.
+        match sys::selinux::set_next_context(context) {
+            Ok(()) => {}
+            Err(error) if error.is_enforced => return Err(SessionError::Start(error.to_string())),
+            Err(error) => log.error(&error.to_string()),
+        }
+    }
     if let Some(directory) = &grant.chroot {
         if !grant.change_user {
             let why = "ChrootDirectory needs a server that was started as root";

@@ -326,6 +326,7 @@ impl Connection {
             auth_info: "publickey ssh-ed25519 AAAA\n".into(),
             log_level: LogLevel::Debug1,
             password_expired: self.policy.password_expired,
+            selinux_context: None,
         }
     }
 
