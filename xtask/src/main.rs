@@ -13,7 +13,7 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
-  interop  our programs against the peers of this machine; --all: the full product
+  interop  our programs against the peers of this machine; --all: the full product, long tests and all tools
   regress  OpenSSH's own regression suite with our programs under their names (root):
            [--suite bookworm|unstable] [--list] [--openssh] [--workers N] [--mirror URL]
            [TEST... | --in COMMAND...]
