@@ -5,8 +5,8 @@ use std::process::{Command, ExitCode};
 /// The workspace's root.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// `cargo xtask interop`: installs the peers, builds Fulmar and runs the matrix (`tests/interop`)
-/// with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
+/// `cargo xtask interop`: installs the peers, builds Fulmar and runs the matrix (`tests/interop`), each
+/// round trip at full length, with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
 /// pairs whose names contain TEXT, `--workers N`. `--all` also runs the long tests of copies (each
 /// cut a hundred times, with large files and directories), of a thousand connections at once, and of
 /// all tools of docs/interop.md, which it installs.
@@ -16,7 +16,8 @@ pub fn interop(arguments: &[String]) -> ExitCode {
     let mut matrix = cargo();
     matrix
         .args(["run", "--quiet", "--release", "-p", "interop", "--"])
-        .args(arguments);
+        .args(arguments)
+        .env("INTEROP_ALL", "1");
     let mut tools = Command::new("sh");
     tools.arg(".ci/tools");
     let mut long = cargo();

@@ -42,7 +42,7 @@ options:
                      ping, connections, idle, keystroke, stalls, idle-ping, tunnel, udp,
                      first-byte, far
   --connections N    connections of the forward row: in a round (5000), and idle ones (2000;
-                     idle-ping divides more than 2500 among several logins)
+                     idle-ping divides more than 4000 among several logins)
   --logins N         logins per round of the login row with 8 at once (200); limit on the
                      connections per round without a login (100)
   --json             print the results as JSON on standard output

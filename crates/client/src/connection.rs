@@ -350,7 +350,7 @@ fn retry_policy(error: &ClientError, unconfirmed: PipelineDepth, repeatable: boo
 }
 
 fn set_channel_timeouts(timeouts: &config::ChannelTimeouts, connection: &mut Connection) {
-    let (global_ms, timeouts) = (timeouts.global_ms, timeouts.clone());
+    let (global_ms, timeouts) = (timeouts.global_ms(), timeouts.clone());
     connection.set_channel_timeouts(ChannelTimeouts {
         limit_ms: Box::new(move |kind| timeouts.limit_ms(kind)),
         global_ms,

@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -23,6 +24,9 @@ pub(crate) const VARIABLE: &str = "FULMAR_QUESTIONS";
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// How long the other end may take to send its question or to take its answer.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(5);
+
+/// Maximum questions that wait for their answer, each with a descriptor. Each jump asks one at a time.
+const MAX_WAITING: usize = 1024;
 
 /// The name at which this process listens.
 static NAME: OnceLock<String> = OnceLock::new();
@@ -67,11 +71,33 @@ impl QuestionRelay {
         Ok(Self { listener })
     }
 
+    /// Receives questions on a thread of its own, which takes no signal that the caller has blocked. The
+    /// socket's name is no secret: a connection of another user is accepted and dropped at once, also
+    /// while a question is on the screen, so that none fills the queue in which jumps wait. The thread
+    /// ends with the process.
+    ///
+    /// # Errors
+    /// The system's, if there can be no thread.
+    pub fn receive(self) -> io::Result<Receiver<RelayedQuestion>> {
+        let (sender, questions) = sync_channel(MAX_WAITING);
+        let work = move || {
+            while let Ok(question) = self.next() {
+                if sender.send(question).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("questions".to_owned())
+            .spawn(work)?;
+        Ok(questions)
+    }
+
     /// Waits for the next question. One that is not well formed, or another user's, is dropped.
     ///
     /// # Errors
     /// The system's, if nothing can be received any more.
-    pub fn next(&self) -> io::Result<RelayedQuestion> {
+    fn next(&self) -> io::Result<RelayedQuestion> {
         loop {
             let (stream, _) = match self.listener.accept() {
                 Ok(accepted) => accepted,
@@ -234,6 +260,32 @@ mod tests {
             drop(theirs);
             assert!(RelayedQuestion::read(ours).is_err(), "{nonsense:?}");
         }
+    }
+
+    /// More than the queue of the socket holds (net.core.somaxconn, 4,096 by default).
+    #[test]
+    fn connections_without_a_question_keep_none_waiting_while_one_is_on_the_screen() {
+        fn connected() -> UnixStream {
+            let name = SocketAddr::from_abstract_name(name().unwrap()).unwrap();
+            UnixStream::connect_addr(&name).unwrap()
+        }
+        fn asked(prompt: &[u8]) -> UnixStream {
+            let mut stream = connected();
+            write_texts(&mut stream, 1, &[b"", prompt]).unwrap();
+            stream
+        }
+        let questions = QuestionRelay::listen().unwrap().receive().unwrap();
+        let next = || questions.recv_timeout(Duration::from_secs(60)).unwrap();
+        let _first = asked(b"first? ");
+        let _on_screen = next();
+        let others = std::thread::spawn(move || {
+            for _ in 0..6000 {
+                drop(connected());
+            }
+            asked(b"second? ")
+        });
+        assert_eq!(next().prompt, "second? ");
+        drop(others.join().unwrap());
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub mod lexer;
 pub mod pattern;
 mod penalties;
 pub mod permit;
+mod printing;
 mod reader;
 pub mod server;
 pub mod tokens;

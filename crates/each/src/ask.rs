@@ -48,7 +48,8 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Asks, until nobody needs the answer any more. The caller holds `answers`.
+    /// Asks the user. Returns without an answer when the host that needs it is given up, or the run ends.
+    /// The caller holds the lock of `answers`.
     fn ask(
         &self,
         text: &str,
@@ -123,7 +124,7 @@ impl Topic {
     }
 }
 
-/// Asks the questions of jumps, on a thread of its own for as long as the program runs.
+/// Asks the questions of jumps, on threads of its own for as long as the program runs.
 pub(crate) fn serve_jumps(questions: &Arc<Questions>) {
     if !questions.prompter_can_ask {
         return;
@@ -135,14 +136,17 @@ pub(crate) fn serve_jumps(questions: &Arc<Questions>) {
     let questions = Arc::clone(questions);
     // The main thread takes the signals.
     let _blocked = Blocked::new(&ENDING);
+    let Ok(asked) = relay.receive() else {
+        return;
+    };
     let work = move || {
         let mut used = HashMap::new();
-        while let Ok(question) = relay.next() {
+        for question in asked {
             questions.answer_jump(question, &mut used);
         }
     };
     let _ = std::thread::Builder::new()
-        .name("questions".to_owned())
+        .name("answers".to_owned())
         .spawn(work);
 }
 

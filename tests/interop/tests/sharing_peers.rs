@@ -107,11 +107,7 @@ fn sockets_are_forwarded_and_ports_of_the_servers_choice_are_cancelled() {
         }
         let zero = format!("0:{there}");
         let chosen = shared.ask("forward", &["-R", &zero]);
-        let port = chosen.stdout.text();
-        let port: u16 = port
-            .trim()
-            .parse()
-            .unwrap_or_else(|_| panic!("{}", chosen.summary()));
+        let port = chosen.port();
         assert_eq!(through(port, b"12345"), b"5\n");
         let cancelled = shared.ask("cancel", &["-R", &format!("{port}:{there}")]);
         // The master may know it by the port 0 that was asked for.

@@ -20,12 +20,16 @@
 //! - `early`: whether sessions whose requests leave with CHANNEL_OPEN, in one flight, can do what others
 //!   can (`same`, or what differs), with our client and server, whose master shares its connection; for
 //!   every row that logs in.
-//! - `streamlocal`, `remote-streamlocal`, `tunnel`, `second` (a session beside another).
+//! - `streamlocal`: also whether a user reaches a socket that only root may use (`and root's`);
+//!   `remote-streamlocal`: also whose the server's socket is, if it is not the user's.
+//! - `tunnel`, `second` (a session beside another).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -398,14 +402,23 @@ impl Prober<'_> {
     }
 
     fn streamlocal(&self) -> String {
-        let local = self.place.here.join("l");
-        let spec = format!("{}:{}", local.display(), self.services.socket().display());
+        let found = self.greets("l", &self.services.socket());
+        let is_users = found && !self.row.as_root;
+        // Servers that connected as root (CVE-2016-10010, CVE-2025-14282) reached every socket.
+        let roots = is_users && self.greets("lr", &self.services.roots_socket());
+        yes_or_no(found) + if roots { " and root's" } else { "" }
+    }
+
+    /// True if a socket here leads to `there`.
+    fn greets(&self, here: &str, there: &Path) -> bool {
+        let local = self.place.here.join(here);
+        let spec = format!("{}:{}", local.display(), there.display());
         self.run(&["-O", "forward", "-L", &spec, "mux"], b"");
         let mut text = String::new();
         if let Ok(mut stream) = UnixStream::connect(&local) {
             let _ = stream.read_to_string(&mut text);
         }
-        yes_or_no(text == GREETING)
+        text == GREETING
     }
 
     fn remote_tcp(&self) -> String {
@@ -423,13 +436,14 @@ impl Prober<'_> {
     }
 
     fn remote_streamlocal(&self) -> String {
-        let spec = format!(
-            "{}/marks/r:127.0.0.1:{}",
-            self.place.here.display(),
-            self.services.ports[0]
-        );
+        let socket = self.place.here.join("marks/r");
+        let spec = format!("{}:127.0.0.1:{}", socket.display(), self.services.ports[0]);
         let (outcome, lost) = self.through(&["-O", "forward", "-R", &spec, "mux"], b"");
-        yes_or_no(outcome.status == 0) + lost
+        let wanted = if self.row.as_root { 0 } else { UID };
+        let owner = fs::symlink_metadata(socket).ok().map(|found| found.uid());
+        let others = owner.filter(|owner| *owner != wanted);
+        let whose = others.map(|owner| format!(" of {owner}"));
+        yes_or_no(outcome.status == 0) + &whose.unwrap_or_default() + lost
     }
 
     /// A session while another one is open.

@@ -361,9 +361,6 @@ impl<'c> MonitorSession<'c> {
             .as_ref()
             .map(|template| chroot_of(template, &self.account))
             .transpose()?;
-        let targets = |list: &[keys::authorized_keys::PermitTarget]| {
-            list.iter().map(target_text).collect::<Vec<_>>()
-        };
         let key_environment = grants
             .environment
             .into_iter()
@@ -391,8 +388,8 @@ impl<'c> MonitorSession<'c> {
                     true => grants.permissions.with_expired_password(),
                     false => grants.permissions,
                 },
-                permit_open: targets(&grants.permit_open),
-                permit_listen: targets(&grants.permit_listen),
+                permit_open: grants.permit_open,
+                permit_listen: grants.permit_listen,
             },
             key_environment,
             pam_environment: match (pam, &self.cache) {
@@ -612,22 +609,6 @@ fn chroot_of(template: &str, account: &Account) -> Result<String, String> {
         .map_err(|error| format!("ChrootDirectory: {error}"))
 }
 
-/// `host:port` in the syntax of `permitopen`.
-fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
-    let port = target
-        .port
-        .map_or_else(|| "*".to_owned(), |port| port.to_string());
-    let prefix = match target.is_udp {
-        true => "udp/",
-        false => "",
-    };
-    if target.host.contains(':') {
-        format!("{prefix}[{}]:{port}", target.host)
-    } else {
-        format!("{prefix}{}:{port}", target.host)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use privsep::{AuthNone, LogLevel};
@@ -681,21 +662,5 @@ mod tests {
             account.name = name.to_owned();
             assert!(chroot_of("/srv/%u", &account).is_err(), "{name}");
         }
-    }
-
-    #[test]
-    fn targets_are_written_as_they_are_read() {
-        let text = "permitopen=\"[2001:db8::1]:80\",permitopen=\"h:*\",\
-                    permitopen=\"udp/[::1]:53\",permitopen=\"udp/h:*\",permitopen=\"udp/53\"";
-        let options = keys::authorized_keys::KeyOptions::parse(text, &|_| None).unwrap();
-        let texts: Vec<String> = options.permit_open.iter().map(target_text).collect();
-        let wanted = [
-            "[2001:db8::1]:80",
-            "h:*",
-            "udp/[::1]:53",
-            "udp/h:*",
-            "udp:53",
-        ];
-        assert_eq!(texts, wanted);
     }
 }
