@@ -16,7 +16,7 @@ usage: cargo xtask check | test [...] | bench [--bless] | interop [--all] | regr
   test     all tests, several test programs at once: [--jobs N] [NAME...]; NAME is the beginning
            of PACKAGE::TARGET; the output of each is in target/tests
   bench    instructions of the protocol's work against the baseline; --bless: a new one
-  interop  our programs against the peers of this machine; --all: the full product
+  interop  our programs against the peers of this machine; --all: the full product, long tests and all tools
   regress  OpenSSH's own regression suite with our programs under their names (root):
            [--suite bookworm|unstable] [--list] [--openssh] [--workers N] [--mirror URL]
            [TEST... | --in COMMAND...]

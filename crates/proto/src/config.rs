@@ -74,6 +74,9 @@ pub struct TransportConfig {
     pub compression: Vec<String>,
     /// Settings for compressing the data that we send, if compression is negotiated.
     pub deflate: DeflateSettings,
+    /// Our identification line names OpenSSH first and ourselves in the comment, for peers that use
+    /// OpenSSH's extensions only with a server of that name.
+    pub version_names_openssh: bool,
     /// Appended to our identification line after a space; empty for none.
     pub version_comment: String,
     /// Rekey after this many bytes in either direction; `None` for the cipher's own limit.
@@ -169,6 +172,7 @@ impl Default for TransportConfig {
             macs: strings(algorithms::MACS),
             compression: strings(&[names::COMPRESSION_NONE, names::COMPRESSION_ZLIB_OPENSSH]),
             deflate: DeflateSettings::default(),
+            version_names_openssh: false,
             version_comment: String::new(),
             rekey_bytes: None,
             rekey_ms: None,

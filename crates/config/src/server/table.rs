@@ -165,6 +165,8 @@ keywords! {
         SecurityKeyProvider [] Kind::Path, "internal", Fulfilled, Global, First, Line;
         /// `AuthorizedPrincipalsFile`: template; tokens %% %h %U %u.
         user_keys.authorized_principals_file: Option<String> = AuthorizedPrincipalsFile [] Kind::Text, "none", Carried, Everywhere, First, Line;
+        /// `VersionNamesOpenSSH`: OpenSSH's name is the first one in the version line, before Fulmar's.
+        connection.version_names_openssh: bool = VersionNamesOpenSSH [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `VersionAddendum`: text after the version in the version line.
         connection.version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "none", Carried, Global, First, Line;
         /// `AuthorizedKeysCommand` with its arguments, not split; tokens %% %C %D %f %h %k %t %U %u.

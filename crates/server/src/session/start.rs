@@ -83,7 +83,9 @@ pub(super) fn begin(
         peer: format!("{} port {}", grant.remote_address, grant.remote_port),
     };
     let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
-    let knows_eow = driver.connection().peer_quirks().knows_openssh_extensions;
+    let quirks = driver.connection().peer_quirks();
+    let links_by_draft =
+        quirks.links_by_draft && !driver.connection().our_version().contains("OpenSSH");
     driver.trim_memory();
     if driver.connection().is_compressing() {
         let acceleration = acceleration.unwrap_or_else(|| {
@@ -113,7 +115,8 @@ pub(super) fn begin(
         log,
         grant,
         options,
-        knows_eow,
+        knows_eow: quirks.knows_openssh_extensions,
+        links_by_draft,
         nologin,
         time_zone,
         auth_info,
