@@ -83,8 +83,10 @@ fn logins_get_in_while_silent_connections_of_one_address_stand() {
     };
     let scratch = Scratch::new();
     // The last line of this keyword counts for OpenSSH 9.2, the first one for ours.
-    let mut lines = openssh::server_config(tested, &scratch)
-        .replace("MaxStartups 1000\n", "MaxStartups 10:30:100\nLoginGraceTime 120\n");
+    let mut lines = openssh::server_config(tested, &scratch).replace(
+        "MaxStartups 1000\n",
+        "MaxStartups 10:30:100\nLoginGraceTime 120\n",
+    );
     if tested == Kind::Fulmar {
         lines = lines.replace("PreauthSpares 0\n", "PreauthSpares 1\n");
     }

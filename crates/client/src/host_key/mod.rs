@@ -189,8 +189,8 @@ impl HostKeyChecker {
     /// Frees the known_hosts files, which may be long, once the key has been judged: an update of the host
     /// keys reads them again.
     pub(crate) fn forget_files(&mut self) {
-        self.user_files = Vec::new();
-        self.global_files = Vec::new();
+        self.files.user = Vec::new();
+        self.files.global = Vec::new();
     }
 
     /// The host key algorithms to offer: first those for which the files hold a key of this host,
