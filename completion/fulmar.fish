@@ -296,7 +296,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB in e
 # bench: end
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l cipher -x -a '(fulmar ssh -Q cipher)' -d 'ciphers to measure'
-complete -c fulmar -n '__fish_seen_subcommand_from bench' -l connections -x -d 'connections of the forward row'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -l connections -x -d 'connections of the forward row, sessions of a master'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l files -x -d 'small files of the copy row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l html -r -F -d 'results as a page with charts'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l json -d 'results as JSON'

@@ -55,7 +55,7 @@ pub(crate) enum HelperAnswer {
     Reached(Result<(String, Option<OwnedFd>), String>),
 }
 
-/// The agent's end.
+/// The agent's end of the socket to the helper process.
 pub(crate) struct Helper {
     socket: OwnedFd,
 }

@@ -52,7 +52,8 @@ const SESSION_ID_BYTES: [usize; 4] = [20, 32, 48, 64];
 /// Exit status after an error, as in OpenSSH.
 const FAILURE: i32 = 255;
 
-/// The name of this host for a connection: that of the connection's own address, else the system's.
+/// The name of this host for a connection: that of the connection's local address (looked up in the DNS,
+/// which may take seconds), else the system's host name.
 pub(crate) fn local_name(socket: BorrowedFd<'_>) -> String {
     sys::socket::local_address(socket)
         .ok()
@@ -60,10 +61,11 @@ pub(crate) fn local_name(socket: BorrowedFd<'_>) -> String {
         .unwrap_or_else(sys::socket::host_name)
 }
 
-/// Has the program sign `data` for the connection on `socket`.
+/// Starts ssh-keysign, and has it sign `data` for the connection on `socket`. Returns the signature blob
+/// (RFC 4253 §6.6). Waits for the program without limit, as OpenSSH does.
 ///
 /// # Errors
-/// The reason in words; the program itself writes its own to standard error.
+/// The reason in words: the program is not installed, refuses the request or gives no proper answer; the program itself writes its own to standard error.
 pub(crate) fn request(socket: BorrowedFd<'_>, data: &[u8]) -> Result<Vec<u8>, String> {
     let text = |error: io::Error| error.to_string();
     let mut places = PLACES.iter().filter(|place| Path::new(place).exists());
@@ -106,7 +108,7 @@ fn send(out: &mut impl Write, fields: &[u8]) -> io::Result<()> {
     out.write_all(&message)
 }
 
-/// Reads a message and returns its fields.
+/// Reads a message of at most [`MAX_MESSAGE_BYTES`] and returns its fields.
 fn receive(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = [0; 4];
     input.read_exact(&mut head)?;

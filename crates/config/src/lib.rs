@@ -33,6 +33,7 @@ pub mod log_verbose;
 pub mod pattern;
 mod penalties;
 pub mod permit;
+mod printing;
 mod reader;
 pub mod server;
 pub mod tokens;

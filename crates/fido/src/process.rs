@@ -102,7 +102,7 @@ impl Provider {
         self.start_signing(key, data, pin)?.signature(key)
     }
 
-    /// As [`Provider::sign`], and returns before the token answers.
+    /// Starts what [`Provider::sign`] does, and returns before the token answers.
     ///
     /// # Errors
     /// As [`Provider::sign`].
@@ -130,10 +130,12 @@ impl Provider {
         )
     }
 
-    /// Makes a key.
+    /// Makes a key in a token. Waits for the user's touch, at most the time that the token allows.
     ///
     /// # Errors
-    /// [`FidoError`].
+    /// [`FidoError::PinRequired`] if a PIN is needed or wrong, [`FidoError::CredentialExists`] if the token
+    /// stores a key of the same application and user and [`crate::FORCE`] is not set; other errors as they
+    /// come from the token.
     pub fn enroll(&self, enrollment: &Enrollment<'_>) -> Result<Credential, FidoError> {
         let work = HelperWork::Enroll {
             key_type: enrollment.key_type,
@@ -158,10 +160,12 @@ impl Provider {
         })
     }
 
-    /// The keys that tokens store, of applications of SSH only.
+    /// Lists the keys that the token stores for applications which begin with
+    /// [`crate::APPLICATION_PREFIX`].
     ///
     /// # Errors
-    /// [`FidoError`].
+    /// [`FidoError::PinRequired`] without the right PIN, which tokens need for this; other errors as they
+    /// come from the token.
     pub fn resident_keys(
         &self,
         device: Option<&str>,

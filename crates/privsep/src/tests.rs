@@ -14,7 +14,16 @@ fn grant() -> SessionGrant {
         chroot: None,
         forced_command: Some("true".into()),
         restrictions: Restrictions {
-            permit_open: vec!["localhost:80".into()],
+            permit_open: vec![wire::permissions::PermitTarget {
+                is_udp: false,
+                host: "localhost".into(),
+                port: Some(80),
+            }],
+            permit_listen: vec![wire::permissions::PermitTarget {
+                is_udp: true,
+                host: "*".into(),
+                port: None,
+            }],
             ..Restrictions::none()
         },
         key_environment: vec![("A".into(), "b".into())],
@@ -37,6 +46,7 @@ fn grant() -> SessionGrant {
         log_level: LogLevel::Info,
         log_verbose: vec!["*".into()],
         password_expired: false,
+        selinux_context: Some("a:b:c".into()),
     }
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 pub const REST: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Keeps the heap of this process in one mapping, whatever the number of threads, so that
-/// [`lock_heap`] reaches all of it. Call it before threads start.
+/// [`lock_heap`] reaches all of it. Call it before threads start. musl has no such setting.
 pub fn use_one_heap() {
+    #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two numbers.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
@@ -22,8 +23,12 @@ pub fn use_one_heap() {
 /// result of [`heap_start`].
 ///
 /// # Errors
-/// The kernel's error; `OutOfMemory` if the `MEMLOCK` limit is too low.
+/// The kernel's error; `OutOfMemory` if the `MEMLOCK` limit is too low; `Unsupported` with musl, whose
+/// heap is not one mapping.
 pub fn lock_heap(start: usize) -> std::io::Result<()> {
+    if cfg!(not(target_env = "gnu")) {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    }
     let page = rustix::param::page_size();
     let start = start & !(page - 1);
     let Some(length) = heap_end().checked_sub(start).filter(|length| *length > 0) else {
@@ -143,8 +148,9 @@ pub fn rest() {
 
 /// Returns freed heap memory to the system, wherever it lies in the heap: the C library by itself
 /// does so only at the heap's end, where one small allocation can prevent it. Scans the whole heap,
-/// so call it only when idle.
+/// so call it only when idle. musl returns memory when it is freed.
 pub fn trim() {
+    #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointer, and touches only what the allocator holds as free.
     unsafe {
         libc::malloc_trim(0);

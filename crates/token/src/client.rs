@@ -96,7 +96,7 @@ impl TokenLibrary {
     /// without a login, and some token needs one.
     ///
     /// # Errors
-    /// [`TokenError`]; a library without any key is none.
+    /// [`TokenError`]. A library without keys is no error: [`Self::keys`] is then empty.
     pub fn open(path: &Path, ask: AskPin<'_>) -> Result<Self, TokenError> {
         let started = crate::start(path)?;
         let mut token = Self {
@@ -132,8 +132,8 @@ impl TokenLibrary {
         &self.list.keys
     }
 
-    /// Signs with a key by its place in [`Self::keys`]; returns the signature blob. Asks for a PIN if the
-    /// token needs one, and never twice for the same.
+    /// Signs with a key by its place in [`Self::keys`]; returns the signature blob (RFC 4253 §6.6). Asks
+    /// for a PIN if the token needs one; after a wrong PIN, or none, the token's PIN is not asked for again.
     ///
     /// # Errors
     /// [`TokenError`].

@@ -11,7 +11,7 @@ use interop::fixture;
 use interop::peers::ours::{self, Kind, couples};
 use interop::process::{Input, installed, run};
 use interop::report::skipped;
-use interop::scratch::{Scratch, free_port};
+use interop::scratch::{SHELL_FUNCTIONS, Scratch, free_port};
 use interop::site::finish;
 
 /// Where OpenSSH's client looks for the program.
@@ -23,20 +23,9 @@ mount --make-rprivate / || exit 90
 mount --bind "$ETC" /etc/ssh || exit 91
 if [ -n "$OURS" ]; then mount --bind "$OURS" /usr/lib/openssh/ssh-keysign || exit 92; fi
 if [ -e /usr/local/lib/fulmar ]; then mount -t tmpfs none /usr/local/lib/fulmar || exit 93; fi
-$SSHD -D -e -f "$ETC/sshd_config" -p "$PORT" 2>"$LOG" &
-server=$!
-tries=0
-until grep -q "Server listening" "$LOG"; do
-    tries=$((tries + 1))
-    [ $tries -lt 600 ] || exit 94
-    sleep 0.1
-done
-setpriv --reuid="$GUEST" --regid="$GUEST" --clear-groups \
-    env -u SSH_AUTH_SOCK HOME="$GUEST_HOME" $SSH -F "$ETC/client" -p "$PORT" "$@" 127.0.0.1 'echo logged in'
-status=$?
-kill $server
-wait $server
-exit $status
+start_server "$LOG" $SSHD -D -e -f "$ETC/sshd_config" -p "$PORT"
+as_guest $SSH -F "$ETC/client" -p "$PORT" "$@" 127.0.0.1 'echo logged in'
+end_with $?
 "#;
 
 /// The files of a case, with a login that succeeds by default.
@@ -143,8 +132,9 @@ impl Case {
         };
         let port = free_port().to_string();
         let mut command = Command::new("unshare");
+        let script = format!("{SHELL_FUNCTIONS}{SCRIPT}");
         command
-            .args(["-m", "sh", "-c", SCRIPT, "sh"])
+            .args(["-m", "sh", "-c", &script, "sh"])
             .args(arguments)
             .env("ETC", etc)
             .env("OURS", ours)

@@ -293,6 +293,26 @@ fn jump_hosts() {
     ] {
         assert_eq!(resolve(text, "h").connection.proxy, proxy, "{text}");
     }
+    // Tokens stay in the dump, as with OpenSSH, also those that no connection could expand.
+    let mut prints = CommandLine::new();
+    prints.only_prints = true;
+    for hops in ["%r@%h:22", "a,%z@last", "h%"] {
+        let text = format!("ProxyJump {hops}\n");
+        let printed = try_resolve(&text, "h", &prints, &FakeEnvironment::new()).unwrap();
+        assert!(
+            printed.dump().contains(&format!("\nproxyjump {hops}\n")),
+            "{hops}"
+        );
+    }
+    // An address is a host of its own when it takes the place of a token.
+    let hop = |text: &str, host: &str| match resolve(text, host).connection.proxy {
+        Proxy::Jump(hops) => hops.iter().map(JumpHost::to_string).collect(),
+        _ => Vec::new(),
+    };
+    assert_eq!(hop("ProxyJump u@%h:22\n", "::1"), ["u@[::1]:22"]);
+    assert!(refusal("ProxyJump %z\n").contains("ProxyJump"));
+    assert_eq!(hop("User \"a,b\"\nProxyJump %r@h\n", "h"), ["a,b@h"]);
+    assert!(refusal("User \"a$b\"\nProxyJump %r@h\n").contains("ProxyJump"));
     assert!(
         resolve("ProxyJump ssh://u@a:22,ssh://v@[b]\n", "h")
             .dump()

@@ -29,6 +29,7 @@ const DIFFERENCES: &[Difference] = &[
     ),
     own("agentsocketlink"),
     own("preauthspares"),
+    own("versionnamesopenssh"),
     own("sftproot"),
     differs("channeltimeout", "9.2 prints it only when it is set"),
     differs("logverbose", "9.2 prints it only when it is set"),

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod admit;
+mod audit;
 mod chains;
 mod channel;
 mod configuration;
@@ -19,6 +20,7 @@ mod pam;
 mod password;
 mod publickey;
 mod rate;
+mod selinux;
 mod session;
 mod signing;
 mod start;

@@ -4,12 +4,13 @@
 //! Invariants: the name is set once and never changes, and everything granted belongs to it; the
 //! grants of several keys only restrict one another.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 
 use config::server::{ConnectionSpec, ServerOptions};
-use keys::Permission;
-use keys::authorized_keys::{KeyOptions, PermitTarget};
+use keys::authorized_keys::KeyOptions;
+use keys::{Permission, PermitTarget};
 use privsep::{User, UserPolicy};
 use zeroize::Zeroizing;
 
@@ -250,6 +251,14 @@ impl LoginUser {
         match &self.standing {
             AccountLookup::Unasked => None,
             AccountLookup::Judged { account, .. } => account.as_deref(),
+        }
+    }
+
+    /// The account, or a stand-in for a user who may not log in, so that the same work is done for both.
+    pub(crate) fn account_or_decoy(&self) -> Cow<'_, Account> {
+        match self.account() {
+            Some(account) => Cow::Borrowed(account),
+            None => Cow::Owned(Account::decoy()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Messages from the monitor.
 
-use wire::permissions::{Permission, Permissions};
+use wire::permissions::{Permission, Permissions, PermitTarget};
 use wire::{DecodeError, Put, Reader};
 
 use super::request::LogLevel;
@@ -218,9 +218,9 @@ record! {
         /// The features that it leaves.
         permissions: Permissions,
         /// `permitopen`: if not empty, the only destinations of local forwarding.
-        permit_open: Vec<String>,
+        permit_open: Vec<PermitTarget>,
         /// `permitlisten`: if not empty, the only addresses of remote forwarding.
-        permit_listen: Vec<String>,
+        permit_listen: Vec<PermitTarget>,
     }
 }
 
@@ -311,6 +311,8 @@ record! {
         log_verbose: Vec<String>,
         /// True if the password has expired: only `passwd` may run, on a pty.
         password_expired: bool,
+        /// SELinux context of the programs that the session starts; none where SELinux is off.
+        selinux_context: Option<String>,
     }
 }
 

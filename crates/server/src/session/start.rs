@@ -46,6 +46,14 @@ pub(super) fn begin(
 
     let mut nologin = None;
     let mut acceleration = None;
+    if let Some(context) = &grant.selinux_context {
+        // Before the chroot, which may have no /proc.
+        match sys::selinux::set_next_context(context) {
+            Ok(()) => {}
+            Err(error) if error.is_enforced => return Err(SessionError::Start(error.to_string())),
+            Err(error) => log.error(&error.to_string()),
+        }
+    }
     if let Some(directory) = &grant.chroot {
         if !grant.change_user {
             let why = "ChrootDirectory needs a server that was started as root";
@@ -76,7 +84,9 @@ pub(super) fn begin(
         peer: format!("{} port {}", grant.remote_address, grant.remote_port),
     };
     let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
-    let knows_eow = driver.connection().peer_quirks().knows_openssh_extensions;
+    let quirks = driver.connection().peer_quirks();
+    let links_by_draft =
+        quirks.links_by_draft && !driver.connection().our_version().contains("OpenSSH");
     driver.trim_memory();
     if driver.connection().is_compressing() {
         let acceleration = acceleration.unwrap_or_else(|| {
@@ -106,7 +116,8 @@ pub(super) fn begin(
         log,
         grant,
         options,
-        knows_eow,
+        knows_eow: quirks.knows_openssh_extensions,
+        links_by_draft,
         nologin,
         time_zone,
         auth_info,

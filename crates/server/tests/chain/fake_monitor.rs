@@ -328,6 +328,7 @@ impl Connection {
             log_level: LogLevel::Debug1,
             log_verbose: Vec::new(),
             password_expired: self.policy.password_expired,
+            selinux_context: None,
         }
     }
 

@@ -9,7 +9,6 @@ use wire::names;
 use super::{
     AuthService, Label, NO_PASSWORD, NotLoggedIn, POSTPONED, SUBMETHOD_PAM, attempt_line, no_user,
 };
-use crate::connection::Account;
 use crate::connection::admit::{Proof, settle_account, with_pam};
 use crate::connection::chains::ChainMethod;
 use crate::connection::hostbased::{self, Claim, HostLookup};
@@ -142,8 +141,14 @@ impl AuthService<'_, '_, '_> {
         let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         label.is_question = true;
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        let found = found
-            .filter(|_| user.tries.pk_oks < user.options.user_keys.pubkey_auth_options.max_pk_ok);
+        let found = found.filter(|_| {
+            user.tries.pk_oks
+                < user
+                    .options
+                    .user_keys
+                    .pubkey_auth_options
+                    .answered_queries()
+        });
         if found.is_some() {
             user.tries.pk_oks += 1;
             self.log_attempt(POSTPONED, &label, false);
@@ -304,16 +309,9 @@ impl AuthService<'_, '_, '_> {
         };
         label.is_tried = user.account().is_some();
         label.detail = publickey::describe(&candidate, &user.options);
-        let decoy;
-        let account = match user.account() {
-            Some(account) => account,
-            None => {
-                decoy = Account::decoy();
-                &decoy
-            }
-        };
+        let account = user.account_or_decoy();
         let grants = Lookup {
-            account,
+            account: &account,
             valid: user.account().is_some(),
             options: &user.options,
             revoked: &self.revoked,

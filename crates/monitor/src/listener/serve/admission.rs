@@ -206,8 +206,8 @@ impl Listener<'_> {
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {
-        let list = &self.options.limits.per_source_penalty_exempt_list;
-        !list.is_empty() && config::address::match_cidr_list(Some(address), list).unwrap_or(false)
+        let limits = &self.options.limits;
+        limits.per_source_penalty_exempt_list.contains(address)
     }
 
     pub(super) fn penalise(
