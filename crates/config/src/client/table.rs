@@ -26,7 +26,7 @@ use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
     RekeyLimit, SyslogFacility, TcpKeepAlive, Variable,
 };
-use crate::value::Support::{self, Carried, Deprecated, Ignored, Unsupported};
+use crate::value::Support::{Carried, Deprecated, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Value, Values};
 
 const COUNT: Kind = Kind::Integer {
