@@ -13,7 +13,13 @@ use std::path::Path;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=login.ld");
-    link_the_unwinder();
+    if var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "musl") {
+        // C code asks the compiler's library for the CPU's features; rustc does not pass it for musl,
+        // whose unwinder it brings itself.
+        println!("cargo:rustc-link-arg-bins=-lgcc");
+    } else {
+        link_the_unwinder();
+    }
     if var("PROFILE").is_ok_and(|profile| profile == "release") && !another_linker() {
         order_functions();
     }

@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|surface|order|package|semver`.
+//! Tasks of the project: `cargo xtask check|test|bench|interop|regress|differ|man|surface|order|package|semver`.
 
 mod bench;
 mod check;
@@ -6,14 +6,17 @@ mod order;
 mod package;
 mod programs;
 mod regress;
+mod test;
 
 const USAGE: &str = "\
-usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | differ KIND | man |
-       surface [FOLDER] | order [--check] [PROGRAM] | package [...] | semver
+usage: cargo xtask check | test [...] | bench [--bless] | interop [--all] | regress [...] |
+       differ KIND | man | surface [FOLDER] | order [--check] [PROGRAM] | package [...] | semver
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
+  test     all tests, several test programs at once: [--jobs N] [NAME...]; NAME is the beginning
+           of PACKAGE::TARGET; the output of each is in target/tests
   bench    instructions of the protocol's work against the baseline; --bless: a new one
-  interop  our programs against the peers of this machine; --all: the full product
+  interop  our programs against the peers of this machine; --all: the full product, long tests and all tools
   regress  OpenSSH's own regression suite with our programs under their names (root):
            [--suite bookworm|unstable] [--list] [--openssh] [--workers N] [--mirror URL]
            [TEST... | --in COMMAND...]
@@ -28,8 +31,9 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one; --check: fail where that list is stale
   package  packages of the release build without benchmarks, in target/package:
-           [deb] [rpm] [all] [--out FOLDER] [--sign KEY] [--maintainer NAME];
-           FULMAR_BIN: a binary that is already built
+           [deb] [rpm] [tarball] [all] [--out FOLDER] [--sign KEY] [--maintainer NAME]
+           [--profile NAME]; without a kind deb and rpm;
+           FULMAR_BIN, for the tarball FULMAR_STATIC_BIN: a binary that is already built
   semver   compares the public interface of the library with the last tag (cargo-semver-checks)
 ";
 
@@ -39,6 +43,8 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("check") => exit(check::run()),
+        Some("test") => exit(test::run(args.get(1..).unwrap_or_default())),
+        Some("record") => exit(test::record(args.get(1..).unwrap_or_default())),
         Some("bench") => exit(bench::run(args.get(1..).unwrap_or_default())),
         Some("interop") => programs::interop(args.get(1..).unwrap_or_default()),
         Some("regress") => exit(regress::run(args.get(1..).unwrap_or_default())),

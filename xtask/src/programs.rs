@@ -5,24 +5,30 @@ use std::process::{Command, ExitCode};
 /// The workspace's root.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// `cargo xtask interop`: installs the peers, builds Fulmar and runs the matrix (`tests/interop`)
-/// with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
-/// pairs whose names contain TEXT, `--workers N`. `--all` also runs the long tests of copies: each
-/// cut a hundred times, with large files and directories.
+/// `cargo xtask interop`: installs the peers, builds Fulmar and runs the matrix (`tests/interop`), each
+/// round trip at full length, with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
+/// pairs whose names contain TEXT, `--workers N`. `--all` also runs the long tests of copies (each
+/// cut a hundred times, with large files and directories), of a thousand connections at once, and of
+/// all tools of docs/interop.md, which it installs.
 pub fn interop(arguments: &[String]) -> ExitCode {
     let mut install = Command::new("sh");
     install.arg(".ci/peers");
     let mut matrix = cargo();
     matrix
         .args(["run", "--quiet", "--release", "-p", "interop", "--"])
-        .args(arguments);
-    let mut copies = cargo();
-    copies
-        .args(["test", "--quiet", "-p", "interop"])
+        .args(arguments)
+        .env("INTEROP_ALL", "1");
+    let mut tools = Command::new("sh");
+    tools.arg(".ci/tools");
+    let mut long = cargo();
+    long.args(["test", "--quiet", "-p", "interop"])
         .args(["--test", "cuts", "--test", "large"])
+        .args(["--test", "startups", "--test", "tools"])
         .env("INTEROP_ALL", "1");
     let whole = arguments.iter().any(|argument| argument == "--all");
-    run([install, matrix].into_iter().chain(whole.then_some(copies)))
+    run([install, matrix]
+        .into_iter()
+        .chain(whole.then_some([tools, long]).into_iter().flatten()))
 }
 
 /// `cargo xtask differ KIND`: generates cases from a seed and compares OpenSSH's results with

@@ -1,11 +1,13 @@
 //! The places of agents' sockets, as OpenSSH 10.6 has them: of `fulmar agent` (`-A`) and of a
 //! server's forwarded agents (AgentSocketPath).
 //!
-//! A place is `user:DIRECTORY`, where the socket lies in the directory, or `shared:DIRECTORY`, where
-//! it lies in a directory of its own below it. Names in user directories contain letters that are
+//! At an [`AgentPlace`] of the form `user:DIRECTORY` the socket lies in the directory, at
+//! `shared:/DIRECTORY` in a directory of its own below it. Names in user directories contain letters that are
 //! the same for all sockets of a host, because home directories may be shared by hosts.
 
 pub mod link;
+
+pub use config::types::AgentPlace;
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -17,8 +19,11 @@ use config::tokens::{Purpose, Tokens};
 use crypto::hash::HashAlgorithm;
 use sys::socket::Connecting;
 
-/// The place without configuration.
-pub const DEFAULT_PLACE: &str = "user:.ssh/agent";
+/// The place without configuration: `user:.ssh/agent`.
+#[must_use]
+pub fn default_place() -> AgentPlace {
+    AgentPlace::User(".ssh/agent".to_owned())
+}
 
 /// Mode of directories that are made.
 const FOLDER_MODE: u32 = 0o700;
@@ -89,30 +94,25 @@ impl AgentSocket {
 /// Makes the directories of a place and a socket there by `bind`.
 ///
 /// # Errors
-/// `InvalidInput` for a place of neither form, or those of the file system and of `bind`.
+/// Those of the file system and of `bind`; a token that the template must not have.
 pub fn listen<T>(
-    place: &str,
+    place: &AgentPlace,
     owner: &SocketOwner<'_>,
     bind: impl FnOnce(&Path) -> io::Result<T>,
 ) -> io::Result<(T, AgentSocket)> {
-    let (kind, template) = place.split_once(':').unwrap_or((place, ""));
-    let parent = expand(template, owner)?;
     let (pid, program) = (owner.pid, owner.program);
-    let socket = match kind {
-        "user" => {
+    let socket = match place {
+        AgentPlace::User(template) => {
+            let parent = expand(template, owner)?;
             make_folder(&parent, true)?;
             let (host, suffix) = (host_letters(), random_letters(SOCKET_LETTERS));
             AgentSocket::at(parent.join(format!("s.{host}.{program}.{pid}.{suffix}")))
         }
-        "shared" if template.starts_with('/') => own_folder(
-            &parent,
+        AgentPlace::Shared(template) => own_folder(
+            &expand(template, owner)?,
             &random_letters(FOLDER_LETTERS),
             &format!("agent.{program}.{pid}"),
         )?,
-        _ => {
-            let text = "the place of an agent's socket is user:DIRECTORY or shared:/DIRECTORY";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
     };
     bound(socket, bind)
 }
@@ -154,11 +154,11 @@ fn bound<T>(
 
 /// Removes the sockets of a user's place at which nobody listens any more, if they are more than an
 /// hour old; those of other hosts only with `of_any_host`. Does nothing for a shared place.
-pub fn remove_stale(place: &str, owner: &SocketOwner<'_>, of_any_host: bool) {
-    let Some(folder) = place
-        .strip_prefix("user:")
-        .and_then(|template| expand(template, owner).ok())
-    else {
+pub fn remove_stale(place: &AgentPlace, owner: &SocketOwner<'_>, of_any_host: bool) {
+    let AgentPlace::User(template) = place else {
+        return;
+    };
+    let Ok(folder) = expand(template, owner) else {
         return;
     };
     let prefix = format!("s.{}.", host_letters());

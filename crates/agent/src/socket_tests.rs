@@ -34,10 +34,14 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
+fn place(text: &str) -> AgentPlace {
+    AgentPlace::parse(text).unwrap()
+}
+
 #[test]
 fn a_users_socket_lies_in_the_directory_and_a_shared_one_in_its_own() {
     let home = Home::new("places");
-    let (_, socket) = listen("user:a/%u/%U", &home.owner(), bind).unwrap();
+    let (_, socket) = listen(&place("user:a/%u/%U"), &home.owner(), bind).unwrap();
     let folder = home.0.join("a/somebody/4711");
     assert_eq!(socket.path.parent().unwrap(), folder);
     let mode = fs::metadata(&folder).unwrap().permissions().mode();
@@ -51,24 +55,25 @@ fn a_users_socket_lies_in_the_directory_and_a_shared_one_in_its_own() {
     socket.clone().remove();
     assert!(!socket.path.exists() && folder.exists());
 
-    let place = format!("shared:{}", home.0.display());
-    let (_, socket) = listen(&place, &home.owner(), bind).unwrap();
+    let shared = place(&format!("shared:{}", home.0.display()));
+    let (_, socket) = listen(&shared, &home.owner(), bind).unwrap();
     assert_eq!(name(&socket.path), "agent.local.12");
     let folder = socket.path.parent().unwrap().to_owned();
     assert!(name(&folder).starts_with("ssh-") && name(&folder).len() == 16);
     socket.remove();
     assert!(!folder.exists());
 
-    for wrong in ["/tmp", "shared:tmp", "here:/tmp", "user:%x", ""] {
-        assert!(listen(wrong, &home.owner(), bind).is_err());
+    for wrong in ["/tmp", "shared:tmp", "here:/tmp", ""] {
+        assert_eq!(AgentPlace::parse(wrong), None, "{wrong}");
     }
+    assert!(listen(&place("user:%x"), &home.owner(), bind).is_err());
 }
 
 #[test]
 fn only_old_sockets_without_a_listener_are_stale() {
     let home = Home::new("stale");
-    let place = "user:sockets";
-    let make = || listen(place, &home.owner(), bind).unwrap();
+    let sockets = place("user:sockets");
+    let make = || listen(&sockets, &home.owner(), bind).unwrap();
     let (alive, alive_socket) = make();
     let (dead, dead_socket) = make();
     let (recent, recent_socket) = make();
@@ -81,11 +86,11 @@ fn only_old_sockets_without_a_listener_are_stale() {
     for path in [&alive_socket.path, &dead_socket.path, &foreign, &file] {
         age(path, two_hours);
     }
-    remove_stale("shared:/tmp", &home.owner(), true);
-    remove_stale(place, &home.owner(), false);
+    remove_stale(&place("shared:/tmp"), &home.owner(), true);
+    remove_stale(&sockets, &home.owner(), false);
     assert!(alive_socket.path.exists() && recent_socket.path.exists());
     assert!(foreign.exists() && file.exists() && !dead_socket.path.exists());
-    remove_stale(place, &home.owner(), true);
+    remove_stale(&sockets, &home.owner(), true);
     assert!(!foreign.exists() && file.exists() && alive_socket.path.exists());
     drop(alive);
 }

@@ -103,10 +103,7 @@ impl Bindings {
 }
 
 fn verify(host: &PresentedKey, request: &SessionBind<'_>) -> Result<(), BindError> {
-    let policy = VerifyPolicy {
-        min_rsa_bits: MIN_RSA_BITS,
-        ..VerifyPolicy::default()
-    };
+    let policy = VerifyPolicy::of_host(MIN_RSA_BITS);
     let bad = |_| BindError::Signature;
     let algorithm = Signature::from_blob(request.signature)
         .map_err(bad)?

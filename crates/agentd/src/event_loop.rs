@@ -6,7 +6,7 @@ mod tokens;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use agent::answer;
@@ -151,15 +151,21 @@ impl AgentLoop {
 
     /// Serves until a signal or the parent's end.
     pub(crate) fn run(&mut self) -> io::Result<LoopEnd> {
+        // Locked pages cannot be returned.
+        sys::memory::trim();
         self.lock_memory();
         let mut events = Events::with_capacity(64);
         loop {
-            let count = self.epoll.wait(&mut events, self.timeout())?;
-            if count == 0 && self.runnable.is_empty() && !self.has_rested {
-                sys::memory::rest();
-                self.sources.code.give_back();
+            if self.has_rested {
+                let code = self.sources.code;
+                code.wait_without(self.epoll.as_fd(), self.timeout());
             }
-            self.has_rested = count == 0;
+            let count = self.epoll.wait(&mut events, self.timeout())?;
+            let is_idle = count == 0 && self.runnable.is_empty();
+            if is_idle && !self.has_rested {
+                sys::memory::rest();
+            }
+            self.has_rested = is_idle;
             for comment in self.agent.keyring.expire(sys::time::boot_ms()) {
                 let log = &self.agent.log;
                 log.debug(format_args!("key \"{comment}\" has expired"));

@@ -55,7 +55,7 @@ pub(crate) enum HelperAnswer {
     Reached(Result<(String, Option<OwnedFd>), String>),
 }
 
-/// The agent's end.
+/// The agent's end of the socket to the helper process.
 pub(crate) struct Helper {
     socket: OwnedFd,
 }
@@ -260,8 +260,9 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
         keys: Mutex::default(),
     });
     let mut message = vec![0; MAX_REQUEST_BYTES];
-    sys::memory::CodePages::find().give_back();
+    let code = sys::memory::CodePages::find();
     loop {
+        code.wait_without(helping.socket.as_fd(), None);
         let length = match sys::io::read(&helping.socket, &mut message) {
             Ok(0) | Err(_) => return,
             Ok(length) => length,

@@ -58,7 +58,7 @@ pub(crate) struct ServeOptions {
     pub(crate) shell: Option<Shell>,
     pub(crate) socket: SocketChoice,
     pub(crate) keeps_stale_sockets: bool,
-    /// In seconds; `None` for ever.
+    /// `-t`: lifetime in seconds of keys that are added without one; `None` for no limit.
     pub(crate) lifetime: Option<u64>,
     pub(crate) fingerprint_hash: HashAlgorithm,
     pub(crate) allows_remote_providers: bool,

@@ -40,7 +40,7 @@ pub(crate) struct KeyAgent {
     pub(crate) has_grown: bool,
 }
 
-/// How a request goes on.
+/// The next step for a request.
 pub(crate) enum Handling {
     /// The answer.
     Answer(Vec<u8>),
@@ -66,7 +66,7 @@ pub(crate) struct TokenAddition {
     pub(crate) constraints: Constraints,
 }
 
-/// What signs.
+/// The holder of the private key.
 enum SigningKey {
     Memory(PrivateKey),
     Token(TokenKeyPlace),

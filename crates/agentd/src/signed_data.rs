@@ -6,7 +6,7 @@ use wire::{DecodeError, Reader};
 
 /// SSH_MSG_USERAUTH_REQUEST
 const USERAUTH_REQUEST: u8 = 50;
-/// What a file signature signs begins with it.
+/// First bytes of the data that a file signature signs (OpenSSH PROTOCOL.sshsig).
 const FILE_SIGNATURE: &[u8] = b"SSHSIG";
 
 /// A login for which a signature is requested.

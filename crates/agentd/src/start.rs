@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use agent::socket::{self, AgentSocket, DEFAULT_PLACE, SOCKET_MASK, SocketOwner};
+use agent::socket::{self, AgentPlace, AgentSocket, SOCKET_MASK, SocketOwner};
 use sys::process::PidFd;
 use sys::signals::{Signal, SignalFd};
 
@@ -61,7 +61,11 @@ impl Person {
 
 /// Removes stale sockets (`-u`).
 pub(crate) fn clean(of_any_host: bool) -> Result<(), String> {
-    socket::remove_stale(DEFAULT_PLACE, &Person::find()?.owner(), of_any_host);
+    socket::remove_stale(
+        &socket::default_place(),
+        &Person::find()?.owner(),
+        of_any_host,
+    );
     println!("Deleted stale agent sockets in ~/.ssh/agent");
     Ok(())
 }
@@ -159,11 +163,25 @@ fn listen(options: &ServeOptions) -> Result<Listening, String> {
             let made = socket::listen_below(parent.as_ref(), std::process::id(), bind);
             (None, (parent.display().to_string(), made))
         }
-        SocketChoice::Place(place) => (Some(place.as_str()), at_place(place, bind)?),
-        SocketChoice::Default => (Some(DEFAULT_PLACE), at_place(DEFAULT_PLACE, bind)?),
+        SocketChoice::Place(text) => {
+            let place = AgentPlace::parse(text).ok_or_else(|| {
+                format!(
+                    "cannot make the agent's socket ({}): the place is user:DIRECTORY or \
+                     shared:/DIRECTORY",
+                    escape::one_line(text)
+                )
+            })?;
+            let made = at_place(&place, bind)?;
+            (Some(place), made)
+        }
+        SocketChoice::Default => {
+            let place = socket::default_place();
+            let made = at_place(&place, bind)?;
+            (Some(place), made)
+        }
     };
     if let Some(place) = place.filter(|_| !options.keeps_stale_sockets) {
-        socket::remove_stale(place, &Person::find()?.owner(), false);
+        socket::remove_stale(&place, &Person::find()?.owner(), false);
     }
     let (named, made) = made;
     let (listener, socket) = made.map_err(|error| {
@@ -179,10 +197,13 @@ fn listen(options: &ServeOptions) -> Result<Listening, String> {
 
 type Made = (String, io::Result<(OwnedFd, AgentSocket)>);
 
-fn at_place(place: &str, bind: impl FnOnce(&Path) -> io::Result<OwnedFd>) -> Result<Made, String> {
+fn at_place(
+    place: &AgentPlace,
+    bind: impl FnOnce(&Path) -> io::Result<OwnedFd>,
+) -> Result<Made, String> {
     let person = Person::find()?;
     Ok((
-        place.to_owned(),
+        place.to_string(),
         socket::listen(place, &person.owner(), bind),
     ))
 }

@@ -2,12 +2,12 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ::agent::{AddRequest, AgentClient, Constraints, SignFlags};
 use keys::private_file::HeldKey;
-use keys::{KeySpec, PrivateKey};
+use keys::{KeySpec, PrivateKey, PublicKey};
 use sys::signals::Signal;
 
 use super::figures::{BenchEntry, BenchGroup, Emit, Per, Unit};
@@ -29,6 +29,13 @@ const PIPELINED_RSA: usize = 1000;
 const DEPTH: usize = 64;
 /// Keys in the agent whose memory is measured.
 const KEYS: u8 = 20;
+/// Touches of a round, and the time that each takes to come.
+const TOUCHES: usize = 50;
+const TOUCH_MS: u64 = 40;
+/// Signatures of others while a touch is awaited.
+const BESIDE_TOUCH: usize = 40;
+/// A provider library (sk-api.h, version 10) whose only token is touched after [`TOUCH_MS`].
+const TOKEN: &str = include_str!("token.c");
 /// Length of the signed data in bytes: that of a login.
 const DATA_BYTES: usize = 250;
 /// Limit on the time of a start.
@@ -41,6 +48,8 @@ const REST: Duration = Duration::from_millis(1500);
 enum AgentPart {
     Serial,
     Latency,
+    Slowest,
+    BesideTouch,
     Pipelined,
     PipelinedRsa,
     Start,
@@ -48,9 +57,11 @@ enum AgentPart {
 }
 
 impl AgentPart {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::Serial,
         Self::Latency,
+        Self::Slowest,
+        Self::BesideTouch,
         Self::Pipelined,
         Self::PipelinedRsa,
         Self::Start,
@@ -61,6 +72,8 @@ impl AgentPart {
         match self {
             Self::Serial => "Ed25519 signatures, one after the other",
             Self::Latency => "an Ed25519 signature, median",
+            Self::Slowest => "an Ed25519 signature, 99th of 100",
+            Self::BesideTouch => "the same while another key waits for a touch",
             Self::Pipelined => "Ed25519 signatures, 64 at once on one connection",
             Self::PipelinedRsa => "RSA-3072 signatures, 64 at once on one connection",
             Self::Start => "from the start to the first accepted client",
@@ -71,7 +84,7 @@ impl AgentPart {
     fn unit(self) -> Unit {
         match self {
             Self::Serial | Self::Pipelined | Self::PipelinedRsa => Unit::PerSecond,
-            Self::Latency => Unit::Microseconds,
+            Self::Latency | Self::Slowest | Self::BesideTouch => Unit::Microseconds,
             Self::Start => Unit::Milliseconds,
             Self::Memory => Unit::Kib,
         }
@@ -86,6 +99,9 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
         let notes = match part {
             AgentPart::Start => vec!["the program stays in the foreground".to_owned()],
             AgentPart::Memory => vec!["PSS of the agent's processes".to_owned()],
+            AgentPart::BesideTouch => vec![format!(
+                "{TOUCHES} touches after {TOUCH_MS} ms each, {BESIDE_TOUCH} signatures of others meanwhile"
+            )],
             _ => vec![format!("{DATA_BYTES} bytes of data each")],
         };
         let group = BenchGroup {
@@ -110,6 +126,9 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 fn figure(part: AgentPart, suite: &Suite, rsa: &PrivateKey) -> Result<f64, Miss> {
     let start = Instant::now();
     let agent = RunningAgent::start(suite)?;
+    if part == AgentPart::BesideTouch {
+        return beside_touch(&agent);
+    }
     let mut client = AgentClient::new(agent.connect()?);
     if part == AgentPart::Start {
         return Ok(start.elapsed().as_secs_f64() * 1e3);
@@ -125,26 +144,80 @@ fn figure(part: AgentPart, suite: &Suite, rsa: &PrivateKey) -> Result<f64, Miss>
         .map(|key| key.public().blob())
         .unwrap_or_default();
     for key in held {
-        let request = AddRequest {
-            key: HeldKey {
-                key,
-                certificate: None,
-            },
-            comment: "bench".to_owned(),
-            constraints: Constraints::default(),
-        };
-        client.add(&request).map_err(|why| why.to_string())?;
+        add(&mut client, key, Constraints::default())?;
     }
     match part {
-        AgentPart::Serial | AgentPart::Latency => serial(part, &mut client, &blob),
+        AgentPart::Serial | AgentPart::Latency | AgentPart::Slowest => {
+            serial(part, &mut client, &blob)
+        }
         AgentPart::Pipelined => pipelined(&agent, &blob, PIPELINED, SignFlags::NONE),
         AgentPart::PipelinedRsa => pipelined(&agent, &blob, PIPELINED_RSA, SignFlags::RSA_SHA2_512),
-        AgentPart::Start | AgentPart::Memory => {
+        AgentPart::Start | AgentPart::BesideTouch | AgentPart::Memory => {
             drop(client);
             std::thread::sleep(REST);
             agent.memory()
         }
     }
+}
+
+fn add(
+    client: &mut AgentClient<UnixStream>,
+    key: PrivateKey,
+    constraints: Constraints,
+) -> Result<(), Miss> {
+    let request = AddRequest {
+        key: HeldKey {
+            key,
+            certificate: None,
+        },
+        comment: "bench".to_owned(),
+        constraints,
+    };
+    Ok(client.add(&request).map_err(|why| why.to_string())?)
+}
+
+/// The 99th of 100 signatures of one client, in µs, while the key of another waits for its touch, again
+/// and again: a library takes the place of a token.
+fn beside_touch(agent: &RunningAgent) -> Result<f64, Miss> {
+    let provider = agent.token()?;
+    let mut waiting = AgentClient::new(agent.connect()?);
+    let mut other = AgentClient::new(agent.connect()?);
+    let public = PublicKey::SkEd25519 {
+        point: [7; 32],
+        application: b"ssh:".to_vec(),
+    };
+    let touched =
+        PrivateKey::of_security_key(public, 0, b"bench").map_err(|why| why.to_string())?;
+    let plain = PrivateKey::from_ed25519_seed(&[1; 32]);
+    let [touched_blob, plain_blob] = [&touched, &plain].map(|key| key.public().blob());
+    let constraints = Constraints {
+        provider: Some(provider),
+        ..Constraints::default()
+    };
+    add(&mut waiting, touched, constraints)?;
+    add(&mut other, plain, Constraints::default())?;
+    let data = [7; DATA_BYTES];
+    let mut times = Vec::new();
+    for _ in 0..TOUCHES {
+        let touching = std::thread::scope(|scope| {
+            let touch = scope.spawn(|| waiting.sign(&touched_blob, &data, SignFlags::NONE));
+            // The request is under way.
+            std::thread::sleep(Duration::from_millis(TOUCH_MS / 4));
+            for _ in 0..BESIDE_TOUCH {
+                let before = Instant::now();
+                let signed = other.sign(&plain_blob, &data, SignFlags::NONE);
+                times.push(before.elapsed().as_secs_f64() * 1e6);
+                signed.map_err(|why| why.to_string())?;
+            }
+            let panicked = || Err("the client's thread panicked".to_owned());
+            touch.join().map_or_else(
+                |_| panicked(),
+                |signed| signed.map(|_| ()).map_err(|why| why.to_string()),
+            )
+        });
+        touching?;
+    }
+    Ok(stats::quantile(&times, 0.99))
 }
 
 fn serial(part: AgentPart, client: &mut AgentClient<UnixStream>, blob: &[u8]) -> Result<f64, Miss> {
@@ -161,6 +234,7 @@ fn serial(part: AgentPart, client: &mut AgentClient<UnixStream>, blob: &[u8]) ->
     let per_second = SERIAL as f64 / start.elapsed().as_secs_f64();
     Ok(match part {
         AgentPart::Latency => stats::median(&times),
+        AgentPart::Slowest => stats::quantile(&times, 0.99),
         _ => per_second,
     })
 }
@@ -223,6 +297,7 @@ impl RunningAgent {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder)?;
         command.args(["-D", "-a"]).arg(folder.join("socket"));
+        command.arg("-P").arg(folder.join("*"));
         command.stdin(Stdio::null()).stdout(Stdio::null());
         Ok(Self {
             process: command.spawn()?,
@@ -238,6 +313,24 @@ impl RunningAgent {
                 Err(error) if start.elapsed() > START_LIMIT => return Err(error.into()),
                 Err(_) => std::thread::sleep(Duration::from_micros(50)),
             }
+        }
+    }
+
+    /// Builds the library with the C compiler of this machine; its path.
+    fn token(&self) -> Result<String, Miss> {
+        let (source, library) = (self.folder.join("token.c"), self.folder.join("token.so"));
+        std::fs::write(&source, TOKEN)?;
+        let built = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(format!("-DTOUCH_MS={TOUCH_MS}"))
+            .arg(&source)
+            .stdin(Stdio::null())
+            .output();
+        match built {
+            Ok(output) if output.status.success() => Ok(library.display().to_string()),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+            Err(error) => Err(Miss::Absent(format!("no C compiler for a token: {error}"))),
         }
     }
 

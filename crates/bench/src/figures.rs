@@ -196,6 +196,27 @@ impl BenchGroup {
         ratio.is_finite().then_some(ratio)
     }
 
+    /// Adds a note that compares a figure of Fulmar with its goal, if there is one: `what` it is, the
+    /// figure, and the goal, which is a lower limit if `at_least`.
+    pub(super) fn judge(&mut self, what: &str, figure: Option<f64>, at_least: bool, goal: f64) {
+        let Some(figure) = figure else { return };
+        let (is_met, limit) = match at_least {
+            true => (figure >= goal, "at least"),
+            false => (figure <= goal, "at most"),
+        };
+        let verdict = if is_met { "met" } else { "missed" };
+        self.notes.push(format!(
+            "{what}: {figure:.2} (goal: {limit} {goal}): {verdict}"
+        ));
+    }
+
+    /// The median of the first entry of Fulmar with itself.
+    pub(super) fn ours(&self) -> Option<f64> {
+        let ours = self.entries.iter();
+        ours.filter(|entry| entry.part == EntryKind::Ours)
+            .find_map(BenchEntry::median)
+    }
+
     /// Returns true if no entry was run.
     pub(super) fn is_empty(&self) -> bool {
         self.entries
@@ -258,6 +279,23 @@ mod tests {
             assert_eq!(group.ratio(&group.entries[0], EntryKind::Limit), None);
             assert_eq!(group.ratio(&group.entries[1], EntryKind::Peer), None);
         }
+    }
+
+    #[test]
+    fn goals_are_met_or_missed() {
+        let mut group = group(Unit::Seconds);
+        let ours = group.ours();
+        assert_eq!(ours, Some(20.0));
+        group.judge("time", ours, false, 20.0);
+        group.judge("ratio", Some(0.9), true, 0.97);
+        group.judge("nothing", None, true, 1.0);
+        assert_eq!(
+            group.notes,
+            [
+                "time: 20.00 (goal: at most 20): met",
+                "ratio: 0.90 (goal: at least 0.97): missed"
+            ]
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ align-items:baseline;padding:.35rem 0;border-bottom:1px solid var(--line)}\
 margin:.35rem 0}.bar .name{text-align:right}.track{position:relative;height:1rem;background:var(--track);\
 border-radius:2px}.track i{position:absolute;inset:0 auto 0 0;border-radius:2px}\
 .track u{position:absolute;top:.45rem;height:.1rem;min-width:1px;background:var(--text)}\
+.track b{position:absolute;top:-.2rem;bottom:-.2rem;width:2px;background:var(--text)}\
 .ours{background:var(--ours)}.mixed{background:var(--mixed)}.peer{background:var(--peer)}\
 .limit{background:var(--limit)}.value{white-space:nowrap;font-variant-numeric:tabular-nums}\
 .key{font-size:.85rem;color:var(--soft)}.key span{display:inline-block;margin-right:.9rem}.key i{display:inline-block;width:.8rem;height:.8rem;\
@@ -112,7 +113,11 @@ pub(super) struct SpeedBar {
 /// A part of `fulmar speed`.
 pub(super) struct SpeedPart {
     pub(super) title: &'static str,
+    /// What the bars mean, in one or two sentences.
+    pub(super) reading: String,
     pub(super) bars: Vec<SpeedBar>,
+    /// The value at which the chart has a line, if it compares with something that has no bar.
+    pub(super) line_at: Option<f64>,
     pub(super) table: Table,
     pub(super) note: String,
 }
@@ -122,7 +127,7 @@ pub(super) fn speed_page(about: &[(&str, String)], parts: &[SpeedPart]) -> Strin
     let mut page = begun("fulmar speed");
     page.push_str(
         "<p class=\"key\"><span><i class=\"ours\"></i>in use on this machine</span>\
-         <span><i class=\"peer\"></i>others</span></p>\n",
+         <span><i class=\"peer\"></i>not in use</span></p>\n",
     );
     facts(
         &mut page,
@@ -133,7 +138,17 @@ pub(super) fn speed_page(about: &[(&str, String)], parts: &[SpeedPart]) -> Strin
             &mut page,
             format_args!("<h2>{}</h2>\n", escaped(part.title)),
         );
-        let most = part.bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+        let values = part.bars.iter().map(|bar| bar.value);
+        let most = values.chain(part.line_at).fold(0.0, f64::max);
+        let line = part.line_at.map_or_else(String::new, |value| {
+            format!("<b style=\"left:{:.1}%\"></b>", value / most * 100.0)
+        });
+        if !part.bars.is_empty() {
+            push(
+                &mut page,
+                format_args!("<p class=\"verdict\">{}</p>\n", escaped(&part.reading)),
+            );
+        }
         // The table has the same figures.
         page.push_str("<div aria-hidden=\"true\">\n");
         for bar in part.bars.iter().filter(|bar| bar.value > 0.0) {
@@ -141,7 +156,7 @@ pub(super) fn speed_page(about: &[(&str, String)], parts: &[SpeedPart]) -> Strin
                 &mut page,
                 format_args!(
                     "<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track\">\
-                     <i class=\"{}\" style=\"width:{:.1}%\"></i></span>\
+                     <i class=\"{}\" style=\"width:{:.1}%\"></i>{line}</span>\
                      <span class=\"value\">{}</span></div>\n",
                     escaped(&bar.label),
                     if bar.is_ours { "ours" } else { "peer" },

@@ -42,7 +42,8 @@ options:
                      ping, connections, idle, keystroke, stalls, idle-ping, tunnel, udp,
                      first-byte, far
   --connections N    connections of the forward row: in a round (5000), and idle ones (2000;
-                     idle-ping divides more than 2500 among several logins)
+                     idle-ping divides more than 4000 among several logins);
+                     sessions of a master in the share row (512)
   --logins N         logins per round of the login row with 8 at once (200); limit on the
                      connections per round without a login (100)
   --json             print the results as JSON on standard output
@@ -261,7 +262,8 @@ pub(super) struct BenchSettings {
     pub(super) logins: usize,
     /// Parts of the forward row.
     pub(super) parts: Vec<ForwardPart>,
-    /// Connections of the forward row; none where each part has its own number.
+    /// Connections of the forward row, and most sessions of a master in the share row; none where each part
+    /// has its own number.
     pub(super) connections: Option<usize>,
     pub(super) json: bool,
     pub(super) html: Option<PathBuf>,

@@ -39,9 +39,17 @@ const PROGRAMS: &[Subcommand] = &[
     Subcommand {
         name: "sshd",
         links: &["sshd"],
-        help: Some("serve logins to this machine"),
-        usage: Some(monitor::USAGE),
-        main: |arguments| monitor::sshd_main(arguments, server::greeting),
+        help: if cfg!(target_env = "gnu") {
+            Some("serve logins to this machine")
+        } else {
+            None
+        },
+        usage: if cfg!(target_env = "gnu") {
+            Some(monitor::USAGE)
+        } else {
+            None
+        },
+        main: sshd,
     },
     Subcommand {
         name: "sftp-server",
@@ -144,6 +152,7 @@ const PROGRAMS: &[Subcommand] = &[
         usage: None,
         main: |_| client::keysign_main(),
     },
+    #[cfg(target_env = "gnu")]
     Subcommand {
         name: "sshd-monitor",
         links: &[],
@@ -151,6 +160,7 @@ const PROGRAMS: &[Subcommand] = &[
         usage: None,
         main: |_| monitor::monitor_main(),
     },
+    #[cfg(target_env = "gnu")]
     Subcommand {
         name: "sshd-auth",
         links: &[],
@@ -159,6 +169,7 @@ const PROGRAMS: &[Subcommand] = &[
         // Neither this role nor the session's needs destructors at its end.
         main: |_| sys::process::exit_at_once(server::auth_main()),
     },
+    #[cfg(target_env = "gnu")]
     Subcommand {
         name: "sshd-session",
         links: &[],
@@ -209,6 +220,21 @@ const PROGRAMS: &[Subcommand] = &[
         main: accelerator::probe_main,
     },
 ];
+
+#[cfg(target_env = "gnu")]
+fn sshd(arguments: Vec<OsString>) -> i32 {
+    monitor::sshd_main(arguments, server::greeting)
+}
+
+/// Without glibc there is no server: it would find only the users of /etc/passwd, and no PAM.
+#[cfg(not(target_env = "gnu"))]
+fn sshd(_arguments: Vec<OsString>) -> i32 {
+    eprintln!(
+        "fulmar: this build has no sshd: the C library musl has neither NSS nor PAM; use a package for \
+         this system"
+    );
+    1
+}
 
 /// Programs that a build has only with the Cargo feature `bench`.
 const BENCH_PROGRAMS: [&str; 3] = ["demo", "bench", "speed"];

@@ -21,7 +21,9 @@ use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
 use crate::log::{debug1, error};
 use crate::login::{self, LoginOpening, LoginRecords, Secured};
-use crate::pipelining::{Caution, ChannelStart, Failure, PipelineDepth, ProfileCache, RetryPolicy};
+use crate::pipelining::{
+    Caution, ChannelStart, EarlyChannel, Failure, PipelineDepth, ProfileCache, RetryPolicy,
+};
 use crate::plan::{Plan, What};
 use crate::session::{AnyLocalEnd, LocalEnd, Session, StdioFlags, Streams};
 use crate::sharing::master::Master;
@@ -56,8 +58,24 @@ struct Known {
     records: LoginRecords,
 }
 
+/// What a session is made of.
+struct SessionParts {
+    plan: Plan,
+    streams: Streams,
+    stdio: Option<StdioFlags>,
+    forwards: Option<SessionForwards>,
+    /// To be done when the server has answered the requests of `forwards`.
+    leave: Option<Leave>,
+    /// The program leaves its caller, now or later.
+    leaves: bool,
+    master: Option<Master>,
+    early: Option<EarlyChannel>,
+    at_once: bool,
+}
+
 impl OneConnection<'_> {
     /// Connects, logs in and serves the session; returns the exit code.
+    #[inline(never)]
     pub(crate) fn run(
         &self,
         mut local: Option<&mut AnyLocalEnd>,
@@ -75,7 +93,10 @@ impl OneConnection<'_> {
     /// Connects. This and the other steps up to the login are not inlined, so that a session that
     /// waits has none of their stack.
     #[inline(never)]
-    fn dial(&self, local: Option<&mut AnyLocalEnd>) -> Result<(connect::Link, Known), Failure> {
+    fn dial(
+        &self,
+        local: Option<&mut AnyLocalEnd>,
+    ) -> Result<(connect::Link, Box<Known>), Failure> {
         let options = self.options;
         // Reading the records overlaps with connecting.
         let errors = match self.persists() {
@@ -87,10 +108,10 @@ impl OneConnection<'_> {
         if !self.stores_profile {
             cache = cache.map(ProfileCache::learning_care_only);
         }
-        let known = Known {
+        let known = Box::new(Known {
             checker: HostKeyChecker::new(options),
             records: LoginRecords::new(options, self.caution, cache),
-        };
+        });
         if known.records.strategy.expects_fulmar()
             && let Some(local) = local
         {
@@ -99,6 +120,7 @@ impl OneConnection<'_> {
         Ok((dialing.finish()?, known))
     }
 
+    #[inline(never)]
     fn serve(
         &self,
         link: Link,
@@ -144,6 +166,8 @@ impl OneConnection<'_> {
         let strategy = &mut records.strategy;
         let mut opening = LoginOpening::from_options(self.options, &peer, checker);
         opening.alone_in_process = self.is_alone;
+        opening.trims_stack = !self.is_alone;
+        opening.transport.saves_memory = !self.is_alone;
         let greeted = opening.send(link, peer, strategy.guess())?;
         // Finding keys overlaps with the server's answer.
         let keys = Keys::find(self.options);
@@ -222,21 +246,75 @@ impl OneConnection<'_> {
         Ok(forwards)
     }
 
+    /// Serves the session. Its preparation and its making have functions of their own, so that one that waits
+    /// has little stack.
     #[inline(never)]
     fn hold_session(
         &self,
         mut secured: Box<Secured>,
         logged_in: LoggedIn,
-        Known { checker, records }: &mut Known,
+        known: &mut Known,
         local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,
     ) -> Result<i32, Failure> {
         let options = self.options;
+        let is_program = local.is_some();
+        let LoggedIn { key, early, .. } = logged_in;
+        let mut parts = self.prepare(&mut secured, key, known, is_program)?;
+        parts.early = early;
+        let (stdio, leaves) = (parts.stdio.take(), parts.leaves);
+        // The process ends next and the system frees everything at once, so destructors are
+        // skipped. They run where a proxy or a compression helper waits for its descriptor to
+        // close.
+        let ends_with_process =
+            !is_program && secured.peer.address.is_some() && self.accelerator.is_none();
+        let mut session = self.session(&mut secured, parts, &mut known.checker, local, prompter);
+        // One of thousands may wait for long: without what its login needed.
+        if !self.is_alone {
+            sys::memory::trim_stack();
+        }
+        let outcome = session.run();
+        let unconfirmed = session.unconfirmed();
+        drop(session);
+        drop(stdio);
+        debug1!("crypto threads: {}", secured.driver.lane_report());
+        report::tell_compression(&mut secured.driver);
+        match outcome {
+            Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => {
+                // The local command and the change to the background happen at most once.
+                let repeatable = options.session.local_command.is_none() && !leaves;
+                let retry = retry_policy(&error, unconfirmed, repeatable);
+                if retry == RetryPolicy::Forbidden {
+                    known.records.be_careful(&mut secured);
+                }
+                Err(Failure { error, retry })
+            }
+            outcome => {
+                login::disconnect(&mut secured.driver);
+                if ends_with_process {
+                    core::mem::forget(secured);
+                }
+                outcome.map_err(Failure::from)
+            }
+        }
+    }
+
+    /// What precedes the session: forwardings, the master, the local command, the change to the background,
+    /// and the record of the login with `key`. `is_program`: a program is the session's local end.
+    #[inline(never)]
+    fn prepare(
+        &self,
+        secured: &mut Secured,
+        key: Option<String>,
+        Known { checker, records }: &mut Known,
+        is_program: bool,
+    ) -> Result<Box<SessionParts>, Failure> {
+        let options = self.options;
         // A program that is the session's local end leaves no terminal.
         let leaves = options.session.fork_after_authentication
-            && local.is_none()
+            && !is_program
             && !matches!(self.plan.what, What::Forward(_));
-        let are_wanted = local.is_none() && SessionForwards::are_wanted(options, self.plan);
+        let are_wanted = !is_program && SessionForwards::are_wanted(options, self.plan);
         let forwards = self.forwards(are_wanted, secured.driver.connection())?;
         let mut master = match self.plan.is_shared {
             true => Master::listen(options, self.plan)?,
@@ -260,9 +338,9 @@ impl OneConnection<'_> {
             _ => self.plan.clone(),
         };
         let leaves = leave.is_some();
-        let (stdio, streams) = match &local {
-            Some(_) => (None, Streams::default()),
-            None => {
+        let (stdio, streams) = match is_program {
+            true => (None, Streams::default()),
+            false => {
                 let streams = Streams::standard(&plan).map_err(ClientError::system("dup"))?;
                 (Some(StdioFlags::remember(&streams)), streams)
             }
@@ -273,57 +351,60 @@ impl OneConnection<'_> {
         {
             leave.go(master.as_mut(), &mut secured.driver)?;
         }
-        records.logged_in(&mut secured, logged_in.key.clone());
+        records.logged_in(secured, key);
+        checker.forget_files();
         let connection = secured.driver.connection();
         if let (Some(accelerator), Some(compressor)) = (self.accelerator, connection.compressor()) {
             compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
         }
         report::announce_compression(&options.compression, connection);
         set_channel_timeouts(&options.limits.channel_timeouts, connection);
-        // The process ends next and the system frees everything at once, so destructors are
-        // skipped. They run where a proxy or a compression helper waits for its descriptor to
-        // close.
-        let ends_with_process =
-            local.is_none() && secured.peer.address.is_some() && self.accelerator.is_none();
         let version = connection.peer_version().unwrap_or_default().to_owned();
-        let peer = secured.peer.clone();
         let at_once = !are_wanted && records.strategy.starts_at_once(&version);
+        Ok(Box::new(SessionParts {
+            plan,
+            streams,
+            stdio,
+            forwards,
+            leave,
+            leaves,
+            master,
+            early: None,
+            at_once,
+        }))
+    }
+
+    /// The session.
+    #[inline(never)]
+    fn session<'c>(
+        &self,
+        secured: &'c mut Secured,
+        parts: Box<SessionParts>,
+        checker: &'c mut HostKeyChecker,
+        local: Option<&'c mut AnyLocalEnd>,
+        prompter: &'c mut dyn Interaction,
+    ) -> Box<Session<'c>> {
+        let options = self.options;
+        let peer = secured.peer.clone();
+        let SessionParts {
+            plan,
+            streams,
+            forwards,
+            leave,
+            master,
+            early,
+            at_once,
+            ..
+        } = *parts;
         let mut session = Session::new(&mut secured.driver, plan, streams, peer, prompter)
             .with_local_end(local)
             .with_forwards(forwards, leave)
             .with_master(master)
             .with_quality(options.connection.ip_qos, self.begins_interactive())
-            .with_early(logged_in.early)
+            .with_early(early)
             .starting_at_once(at_once);
         session.rotate_host_keys(checker, options.host_keys.update_host_keys);
-        // One of thousands may wait for long: without what its login needed.
-        if !self.is_alone {
-            sys::memory::trim_stack();
-        }
-        let outcome = session.run();
-        let unconfirmed = session.unconfirmed();
-        drop(session);
-        drop(stdio);
-        debug1!("crypto threads: {}", secured.driver.lane_report());
-        report::tell_compression(&mut secured.driver);
-        match outcome {
-            Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => {
-                // The local command and the change to the background happen at most once.
-                let repeatable = options.session.local_command.is_none() && !leaves;
-                let retry = retry_policy(&error, unconfirmed, repeatable);
-                if retry == RetryPolicy::Forbidden {
-                    records.be_careful(&mut secured);
-                }
-                Err(Failure { error, retry })
-            }
-            outcome => {
-                login::disconnect(&mut secured.driver);
-                if ends_with_process {
-                    core::mem::forget(secured);
-                }
-                outcome.map_err(Failure::from)
-            }
-        }
+        Box::new(session)
     }
 }
 
@@ -350,7 +431,7 @@ fn retry_policy(error: &ClientError, unconfirmed: PipelineDepth, repeatable: boo
 }
 
 fn set_channel_timeouts(timeouts: &config::ChannelTimeouts, connection: &mut Connection) {
-    let (global_ms, timeouts) = (timeouts.global_ms, timeouts.clone());
+    let (global_ms, timeouts) = (timeouts.global_ms(), timeouts.clone());
     connection.set_channel_timeouts(ChannelTimeouts {
         limit_ms: Box::new(move |kind| timeouts.limit_ms(kind)),
         global_ms,

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use config::client::{ClientConfig, CommandLine, SYSTEM_FILE};
+use config::client::{ClientConfig, SYSTEM_FILE};
 use keys::{PresentedKey, PrivateKey, SignatureAlgorithm, private_file};
 use sys::process::{ChildCommand, Credentials};
 use wire::message::{Encode, UserauthRequest};
@@ -49,12 +49,11 @@ const MAX_MESSAGE_BYTES: u32 = 256 * 1024;
 const SOCKET: i32 = 3;
 /// Lengths of session identifiers: SHA-1, SHA-256, SHA-384, SHA-512.
 const SESSION_ID_BYTES: [usize; 4] = [20, 32, 48, 64];
-/// A host name for which the settings count: of patterns, those of all names and `?` mean it.
-const NO_HOST: &str = "_";
 /// Exit status after an error, as in OpenSSH.
 const FAILURE: i32 = 255;
 
-/// The name of this host for a connection: that of the connection's own address, else the system's.
+/// The name of this host for a connection: that of the connection's local address (looked up in the DNS,
+/// which may take seconds), else the system's host name.
 pub(crate) fn local_name(socket: BorrowedFd<'_>) -> String {
     sys::socket::local_address(socket)
         .ok()
@@ -62,10 +61,11 @@ pub(crate) fn local_name(socket: BorrowedFd<'_>) -> String {
         .unwrap_or_else(sys::socket::host_name)
 }
 
-/// Has the program sign `data` for the connection on `socket`.
+/// Starts ssh-keysign, and has it sign `data` for the connection on `socket`. Returns the signature blob
+/// (RFC 4253 §6.6). Waits for the program without limit, as OpenSSH does.
 ///
 /// # Errors
-/// The reason in words; the program itself writes its own to standard error.
+/// The reason in words: the program is not installed, refuses the request or gives no proper answer; the program itself writes its own to standard error.
 pub(crate) fn request(socket: BorrowedFd<'_>, data: &[u8]) -> Result<Vec<u8>, String> {
     let text = |error: io::Error| error.to_string();
     let mut places = PLACES.iter().filter(|place| Path::new(place).exists());
@@ -108,7 +108,7 @@ fn send(out: &mut impl Write, fields: &[u8]) -> io::Result<()> {
     out.write_all(&message)
 }
 
-/// Reads a message and returns its fields.
+/// Reads a message of at most [`MAX_MESSAGE_BYTES`] and returns its fields.
 fn receive(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = [0; 4];
     input.read_exact(&mut head)?;
@@ -181,14 +181,10 @@ fn drop_privileges() -> Result<String, String> {
 }
 
 /// `EnableSSHKeysign` of the system's configuration, which no user can change. Commands of `Match
-/// exec` run with the user's rights, as in OpenSSH; the name that stands for no host is not looked
-/// up.
+/// exec` run with the user's rights, as in OpenSSH.
 fn is_enabled() -> Result<bool, String> {
-    let mut line = CommandLine::new();
-    line.set("CanonicalizeHostname", "no");
     ClientConfig::system()
-        .resolve(NO_HOST, &line, &Here::default())
-        .map(|options| options.authentication.enable_ssh_keysign)
+        .enables_keysign(&Here::default())
         .map_err(|error| error.to_string())
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Each line is one `write`, so lines of several processes do not mix. While the terminal is in raw
 //! mode a line ends in CR LF. The level applies to the whole program, except on a thread that has
-//! its own ([`own_level`]). The text of peers must pass through [`crate::text`] first; secrets must
+//! its own ([`own_level`]). LogVerbose names places in the source whose messages are written at any
+//! level ([`force`]). The text of peers must pass through [`crate::text`] first; secrets must
 //! never be logged.
 
 use std::cell::{Cell, RefCell};
@@ -11,9 +12,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use config::log_verbose;
 use escape::LogLevel;
 use sys::syslog::Syslog;
 
@@ -24,12 +27,17 @@ static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 thread_local! {
     /// This thread's own level, if it has one.
     static OWN_LEVEL: Cell<Option<u8>> = const { Cell::new(None) };
+    /// LogVerbose of a thread with its own level.
+    static OWN_FORCED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     /// Takes this thread's messages in place of the program's destination.
     static OWN_READER: RefCell<Option<MessageReader>> = const { RefCell::new(None) };
 }
 static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 static SINK: Mutex<Sink> = Mutex::new(Sink::Stderr);
+/// LogVerbose of the program, and whether it names anything.
+static FORCED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static IS_FORCING: AtomicBool = AtomicBool::new(false);
 
 /// The destination of messages.
 enum Sink {
@@ -96,6 +104,28 @@ pub fn set_level(level: LogLevel) {
     }
 }
 
+/// Sets LogVerbose, for this thread if it has its own level, else for the program.
+pub fn force(overrides: &[String]) {
+    if OWN_LEVEL.get().is_some() {
+        OWN_FORCED.set(overrides.to_vec());
+        return;
+    }
+    IS_FORCING.store(!overrides.is_empty(), Ordering::Relaxed);
+    *FORCED.lock().unwrap_or_else(PoisonError::into_inner) = overrides.to_vec();
+}
+
+/// The text to write before a message of this place, if LogVerbose names the place.
+fn forced_tag(at: &Location<'_>) -> Option<String> {
+    if OWN_LEVEL.get().is_some() {
+        return OWN_FORCED.with_borrow(|overrides| log_verbose::tag(overrides, at));
+    }
+    if !IS_FORCING.load(Ordering::Relaxed) {
+        return None;
+    }
+    let overrides = FORCED.lock().unwrap_or_else(PoisonError::into_inner);
+    log_verbose::tag(&overrides, at)
+}
+
 /// The current level.
 #[must_use]
 pub fn level() -> LogLevel {
@@ -153,19 +183,21 @@ fn begin() -> &'static str {
     }
 }
 
-/// Writes one message, if its level permits; use the macros of this crate.
+/// Writes one message, if its level or LogVerbose permits; use the macros of this crate.
+#[track_caller]
 pub fn write(level: LogLevel, message: fmt::Arguments<'_>) {
-    if !says(level) {
+    let tag = forced_tag(Location::caller());
+    if tag.is_none() && !says(level) {
         return;
     }
+    let tag = tag.map_or_else(String::new, |tag| format!("{tag}: "));
+    let line = format!("{}{tag}{message}", level.debug_prefix());
     if OWN_READER.with_borrow(Option::is_some) {
-        let line = format!("{}{message}", level.debug_prefix());
         read_here(&escape::system_words(&line));
         return;
     }
     let mut sink = SINK.lock().unwrap_or_else(PoisonError::into_inner);
     let raw = matches!(*sink, Sink::Stderr) && RAW_TERMINAL.load(Ordering::Relaxed);
-    let line = format!("{}{message}", level.debug_prefix());
     let line = escape::system_words(&line);
     let end = if raw { "\r\n" } else { "\n" };
     // A failure to write the log cannot be reported anywhere.

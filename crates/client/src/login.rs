@@ -212,6 +212,8 @@ pub struct LoginOpening {
     pub lanes: LaneTerms,
     /// True if this process serves only this connection ([`Driver::trim_memory`]).
     pub alone_in_process: bool,
+    /// True if this connection has its own thread among many of this process ([`Driver::trim_stack`]).
+    pub trims_stack: bool,
     /// Number of bytes of the first flight that the SYN can carry; `None` without TCP Fast Open.
     pub syn_bytes: Option<usize>,
     /// Fingerprint of the configured algorithm lists.
@@ -236,6 +238,7 @@ impl LoginOpening {
             timeout_ms: None,
             lanes: LaneTerms::new(threads),
             alone_in_process: false,
+            trims_stack: false,
             syn_bytes: None,
             offer,
             warn_weak_crypto: false,
@@ -301,8 +304,10 @@ impl LoginOpening {
         let mut driver = Driver::new(link.0, link.1, connection)
             .map_err(|error| failed(DriverError::Io(error)))?;
         driver.set_lane_terms(self.lanes);
-        if self.alone_in_process {
-            driver.trim_memory();
+        match (self.alone_in_process, self.trims_stack) {
+            (true, _) => driver.trim_memory(),
+            (false, true) => driver.trim_stack(),
+            (false, false) => {}
         }
         if let Some(timeout_ms) = self.timeout_ms {
             let at = driver.now().saturating_add(timeout_ms);

@@ -156,6 +156,7 @@ fn run(
         };
     }
     log::set_level(options.logging.log_level);
+    log::force(&options.logging.log_verbose);
     if flags.syslog {
         let facility =
             Facility::from_name(options.logging.syslog_facility.word()).unwrap_or(Facility::User);
@@ -374,6 +375,21 @@ enum Boarded {
     },
 }
 
+/// The options of a process that logs in beside masters, and may listen at `place`. `are_kept`: a master
+/// has its forwardings.
+#[inline(never)]
+fn beside(options: &ClientOptions, place: Option<String>, are_kept: bool) -> Box<ClientOptions> {
+    let mut own = Box::new(options.clone());
+    own.connection.control_path = place;
+    if are_kept {
+        let forwarding = &mut own.forwarding;
+        forwarding.local_forwards.clear();
+        forwarding.dynamic_forwards.clear();
+        forwarding.remote_forwards.clear();
+    }
+    own
+}
+
 /// Not inlined, like the steps below it: the stack stays small while the session waits.
 #[inline(never)]
 fn connect_and_run(
@@ -405,7 +421,7 @@ fn connect_and_run(
     if flags.sharing == Some(MasterCommand::Proxy) {
         plan.agent = crate::forward::agent::socket(options)?;
         plan.x11 = X11Plan::prepare(options);
-        let mut prompter = Prompter::new(options.authentication.batch_mode);
+        let mut prompter = Prompter::for_login(options);
         return proxy::run(options, &plan, &mut prompter);
     }
     plan.is_shared = local.is_none()
@@ -414,13 +430,13 @@ fn connect_and_run(
     if let Some(local) = local.as_deref_mut() {
         // Several connections are for more speed than one has.
         if is_alone && local.sharers() <= 1 {
-            let mut prompter = Prompter::new(options.authentication.batch_mode);
+            let mut prompter = Prompter::for_login(options);
             if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
                 return Ok(code);
             }
         }
     }
-    let mut own_options;
+    let own_options;
     let mut options = options;
     let mut kept = None;
     if local.is_none() {
@@ -431,14 +447,7 @@ fn connect_and_run(
         };
         if kept.is_some() || place != options.connection.control_path {
             plan.is_shared &= place.is_some();
-            own_options = options.clone();
-            own_options.connection.control_path = place;
-            if kept.is_some() {
-                let forwarding = &mut own_options.forwarding;
-                forwarding.local_forwards.clear();
-                forwarding.dynamic_forwards.clear();
-                forwarding.remote_forwards.clear();
-            }
+            own_options = beside(options, place, kept.is_some());
             options = &own_options;
         }
     }
@@ -448,7 +457,7 @@ fn connect_and_run(
     }
     let turns = local.as_deref().and_then(|local| local.turns());
     let batch_mode = options.authentication.batch_mode;
-    let mut prompter = Prompter::new(batch_mode).in_turn(turns);
+    let mut prompter = Prompter::for_login(options).in_turn(turns);
     let interaction: &mut dyn Interaction = match among_many {
         Some(many) if !batch_mode => many.interaction,
         _ => &mut prompter,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use config::client::ClientOptions;
 use sys::terminal::{PromptError, prompt_line, prompt_secret};
 use zeroize::Zeroizing;
 
@@ -74,6 +75,8 @@ pub struct Prompter {
     turns: Option<Arc<dyn Turns>>,
     /// Text that leads to the next question of a process whose questions another program asks.
     leading: String,
+    /// The login that the questions belong to, for that program: `user@host:port`; empty if it is unknown.
+    login: String,
 }
 
 impl Drop for Prompter {
@@ -90,7 +93,17 @@ impl Prompter {
             batch_mode,
             turns: None,
             leading: String::new(),
+            login: String::new(),
         }
+    }
+
+    /// A prompter for the login that the options describe; in their batch mode it never asks.
+    #[must_use]
+    pub(crate) fn for_login(options: &ClientOptions) -> Self {
+        let login = format!("{}@{}:{}", options.user, options.hostname, options.port);
+        let mut prompter = Self::new(options.authentication.batch_mode);
+        prompter.login = escape::escape(login.as_bytes(), escape::Style::Line);
+        prompter
     }
 
     /// As [`Prompter::new`], with questions ordered by `turns` among several connections.
@@ -108,7 +121,7 @@ impl Interaction for Prompter {
         }
         if question_relay::is_offered() {
             let leading = std::mem::take(&mut self.leading);
-            if let Some(answer) = question_relay::ask(&leading, prompt, question) {
+            if let Some(answer) = question_relay::ask(&leading, prompt, &self.login, question) {
                 return answer;
             }
             tell(&leading);

@@ -2,15 +2,16 @@
 //! jumps do not ask all at once.
 //!
 //! The program listens on an abstract Unix socket whose name the processes below it get in
-//! [`VARIABLE`]. Each question is a connection: a byte for its kind, the text that leads to it, and its
-//! prompt; the answer is a byte for whether there is one, and the answer. Texts have a length of four
-//! bytes before them. Both ends check that the other belongs to the same user. A process that cannot
+//! [`VARIABLE`]. Each question is a connection: a byte for its kind, the text that leads to it, its
+//! prompt, and the login that it belongs to; the answer is a byte for whether there is one, and the
+//! answer. Texts have a length of four bytes before them. Both ends check that the other belongs to the same user. A process that cannot
 //! reach the program asks itself.
 
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -23,6 +24,9 @@ pub(crate) const VARIABLE: &str = "FULMAR_QUESTIONS";
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// How long the other end may take to send its question or to take its answer.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(5);
+
+/// Maximum questions that wait for their answer, each with a descriptor. Each jump asks one at a time.
+const MAX_WAITING: usize = 1024;
 
 /// The name at which this process listens.
 static NAME: OnceLock<String> = OnceLock::new();
@@ -48,6 +52,9 @@ pub struct RelayedQuestion {
     pub leading: String,
     /// The prompt, escaped already. A server may have put newlines into it.
     pub prompt: String,
+    /// The login that it belongs to, `user@host:port` by the process's configuration and escaped already;
+    /// empty if there is none. Prompts have no port.
+    pub login: String,
     /// The kind of the question.
     pub question: Question,
 }
@@ -67,11 +74,33 @@ impl QuestionRelay {
         Ok(Self { listener })
     }
 
+    /// Receives questions on a thread of its own, which takes no signal that the caller has blocked. The
+    /// socket's name is no secret: a connection of another user is accepted and dropped at once, also
+    /// while a question is on the screen, so that none fills the queue in which jumps wait. The thread
+    /// ends with the process.
+    ///
+    /// # Errors
+    /// The system's, if there can be no thread.
+    pub fn receive(self) -> io::Result<Receiver<RelayedQuestion>> {
+        let (sender, questions) = sync_channel(MAX_WAITING);
+        let work = move || {
+            while let Ok(question) = self.next() {
+                if sender.send(question).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("questions".to_owned())
+            .spawn(work)?;
+        Ok(questions)
+    }
+
     /// Waits for the next question. One that is not well formed, or another user's, is dropped.
     ///
     /// # Errors
     /// The system's, if nothing can be received any more.
-    pub fn next(&self) -> io::Result<RelayedQuestion> {
+    fn next(&self) -> io::Result<RelayedQuestion> {
         loop {
             let (stream, _) = match self.listener.accept() {
                 Ok(accepted) => accepted,
@@ -106,12 +135,13 @@ impl RelayedQuestion {
             let bytes = read_text(&mut stream)?;
             Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let (leading, prompt) = (text()?, text()?);
+        let (leading, prompt, login) = (text()?, text()?, text()?);
         Ok(Self {
             stream,
             process,
             leading,
             prompt,
+            login,
             question,
         })
     }
@@ -136,10 +166,12 @@ impl RelayedQuestion {
     }
 }
 
-/// Asks the program above this process. `None` if there is none, and this process asks itself.
+/// Asks the program above this process for `login`. `None` if there is none, and this process asks
+/// itself.
 pub(crate) fn ask(
     leading: &str,
     prompt: &str,
+    login: &str,
     question: Question,
 ) -> Option<Option<Zeroizing<Vec<u8>>>> {
     let name = std::env::var(VARIABLE).ok()?;
@@ -150,7 +182,7 @@ pub(crate) fn ask(
         Question::Line => 1,
         Question::Confirm => 2,
     };
-    let texts = [leading.as_bytes(), prompt.as_bytes()];
+    let texts = [leading, prompt, login].map(str::as_bytes);
     write_texts(&mut stream, kind, &texts).ok()?;
     Some(read_answer(&mut stream).ok().flatten())
 }
@@ -210,13 +242,14 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let asking = std::thread::spawn(move || {
             let mut theirs = theirs;
-            let texts = [&b"Denied.\n"[..], b"bob@jump's password: "];
+            let texts = [&b"Denied.\n"[..], b"bob@jump's password: ", b"bob@jump:22"];
             write_texts(&mut theirs, 0, &texts).unwrap();
             read_answer(&mut theirs).unwrap()
         });
         let question = RelayedQuestion::read(ours).unwrap();
         assert_eq!(question.leading, "Denied.\n");
         assert_eq!(question.prompt, "bob@jump's password: ");
+        assert_eq!(question.login, "bob@jump:22");
         assert_eq!(question.question, Question::Secret);
         assert_eq!(question.process, std::process::id());
         assert!(!question.is_given_up().unwrap()());
@@ -228,6 +261,7 @@ mod tests {
             &[0, 255, 255, 255, 255],
             &[0, 0],
             &[0, 0, 0, 0, 0],
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0],
         ] {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(nonsense).unwrap();
@@ -236,10 +270,36 @@ mod tests {
         }
     }
 
+    /// More than the queue of the socket holds (net.core.somaxconn, 4,096 by default).
+    #[test]
+    fn connections_without_a_question_keep_none_waiting_while_one_is_on_the_screen() {
+        fn connected() -> UnixStream {
+            let name = SocketAddr::from_abstract_name(name().unwrap()).unwrap();
+            UnixStream::connect_addr(&name).unwrap()
+        }
+        fn asked(prompt: &[u8]) -> UnixStream {
+            let mut stream = connected();
+            write_texts(&mut stream, 1, &[b"", prompt]).unwrap();
+            stream
+        }
+        let questions = QuestionRelay::listen().unwrap().receive().unwrap();
+        let next = || questions.recv_timeout(Duration::from_secs(60)).unwrap();
+        let _first = asked(b"first? ");
+        let _on_screen = next();
+        let others = std::thread::spawn(move || {
+            for _ in 0..6000 {
+                drop(connected());
+            }
+            asked(b"second? ")
+        });
+        assert_eq!(next().prompt, "second? ");
+        drop(others.join().unwrap());
+    }
+
     #[test]
     fn a_process_that_ends_has_given_up() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        write_texts(&mut theirs, 2, &[b"", b"yes? "]).unwrap();
+        write_texts(&mut theirs, 2, &[b"", b"yes? ", b""]).unwrap();
         let question = RelayedQuestion::read(ours).unwrap();
         let is_given_up = question.is_given_up().unwrap();
         assert!(!is_given_up());

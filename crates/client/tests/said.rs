@@ -113,22 +113,23 @@ fn quiet_in_a_file_and_by_o_is_as_quiet_as_q() {
 }
 
 #[test]
-fn keywords_of_later_versions_are_one_line_of_a_file_and_none_of_the_command_line() {
+fn places_that_log_verbose_names_are_logged_at_any_level() {
     let Some(site) = site("") else { return };
-    let output = run(site.ssh("LogVerbose kex.c:*:1\n").args(["h", "echo in"]));
-    assert!(
-        stderr(&output).ends_with("line 1: LogVerbose is not supported yet; ignored\n"),
-        "{}",
-        stderr(&output)
-    );
-    let quiet = ["-o", "LogVerbose=kex.c:*:1"];
-    let output = run(site.ssh("").args(quiet).args(["h", "echo in"]));
-    assert_eq!(
-        (stdout(&output).as_str(), stderr(&output).as_str()),
-        ("in\n", "")
-    );
-    let output = run(site.ssh("").args(quiet).args(["-v", "h", "echo in"]));
-    assert!(stderr(&output).contains("debug1: command-line line 0: LogVerbose is not supported"));
+    for lines in ["", "LogVerbose none\n", "LogVerbose kex.c:*:1\n"] {
+        let output = run(site.ssh(lines).args(["h", "echo in"]));
+        let both = (stdout(&output), stderr(&output));
+        assert_eq!(both, ("in\n".to_owned(), String::new()), "{lines}");
+    }
+    let lines = "LogLevel QUIET\nLogVerbose kex.c:*:1 client/auth/*:*\n";
+    let output = run(site.ssh(lines).args(["h", "echo in"]));
+    assert_eq!(stdout(&output), "in\n");
+    let said = stderr(&output);
+    assert!(!said.is_empty());
+    for line in said.lines() {
+        let (_, place) = line.split_once(": ").expect("a level");
+        assert!(place.starts_with("client/auth/"), "{said}");
+        assert!(place.contains(" (pid="), "{said}");
+    }
 }
 
 #[test]

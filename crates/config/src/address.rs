@@ -5,18 +5,45 @@ use std::fmt;
 use std::net::IpAddr;
 
 pub use keys::address::{
-    Cidr, CidrError, check_address_list, check_host_list, match_list, net_block,
+    Cidr, CidrError, CidrList, check_address_list, check_host_list, match_list, net_block,
 };
 
-/// Evaluates a comma-separated list of addresses and CIDR networks (no wildcards, no negation), as
-/// `PerSourcePenaltyExemptList` needs it. Without an address the list is only checked, and the
-/// result is false.
-///
-/// # Errors
-/// [`CidrError`] if an entry is neither an address nor a network.
-pub fn match_cidr_list(address: Option<IpAddr>, list: &str) -> Result<bool, CidrError> {
-    let networks = keys::address::CidrList::parse(list)?;
-    Ok(address.is_some_and(|address| networks.contains(address)))
+/// `PerSourcePenaltyExemptList`: addresses and CIDR networks, without wildcards and negation. The
+/// default has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExemptList {
+    networks: Option<CidrList>,
+    /// The list as the file spells it, which the dump shows.
+    written: String,
+}
+
+impl ExemptList {
+    /// Reads a comma-separated list.
+    ///
+    /// # Errors
+    /// [`CidrError`] if an entry is neither an address nor a network.
+    pub(crate) fn parse(list: &str) -> Result<ExemptList, CidrError> {
+        Ok(ExemptList {
+            networks: Some(CidrList::parse(list)?),
+            written: list.to_owned(),
+        })
+    }
+
+    /// True if a network of the list contains `address`.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let networks = self.networks.as_ref();
+        networks.is_some_and(|networks| networks.contains(address))
+    }
+}
+
+/// As the keyword spells it; `none` for an empty list.
+impl fmt::Display for ExemptList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.networks {
+            Some(_) => &self.written,
+            None => "none",
+        })
+    }
 }
 
 /// One line of `ListenAddress`, before `Port` supplies missing ports.
@@ -71,10 +98,10 @@ mod tests {
         );
         assert!(match_list(Some("192.0.2.9"), "*,192.0.2.1/24").is_err());
         assert_eq!(match_list(None, "10.0.0.0/8"), Ok(ListMatch::No));
-        assert_eq!(
-            match_cidr_list("10.1.2.3".parse().ok(), "192.0.2.1,10.0.0.0/8"),
-            Ok(true)
-        );
-        assert!(match_cidr_list(None, "10.0.0.*").is_err());
+        let exempt = ExemptList::parse("192.0.2.1,10.0.0.0/8").unwrap();
+        assert!(exempt.contains("10.1.2.3".parse().unwrap()));
+        assert!(!exempt.contains("192.0.2.2".parse().unwrap()));
+        assert!(!ExemptList::default().contains("192.0.2.2".parse().unwrap()));
+        assert!(ExemptList::parse("10.0.0.*").is_err());
     }
 }

@@ -4,7 +4,6 @@ use wire::names;
 
 use crate::pattern;
 use crate::units;
-use crate::value::{Setting, Value};
 
 /// The type that limits all channels together; no pattern matches it.
 const GLOBAL: &str = "global";
@@ -29,47 +28,68 @@ const FLOW_LIMIT_MS: u64 = 60_000;
 /// Limits of the time for which channels may be unused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTimeouts {
-    /// Patterns of types, each with its limit in milliseconds, in the order of the line.
-    rules: Vec<(String, u64)>,
-    /// The limit of all channels together, milliseconds; 0 for none.
-    pub global_ms: u64,
+    /// In the order of the line.
+    rules: Vec<TimeoutRule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TimeoutRule {
+    /// A pattern of types, or [`GLOBAL`].
+    kind: String,
+    /// Milliseconds; 0 for none.
+    limit_ms: u64,
+    /// The limit as the file spells it, which the dump shows.
+    written: String,
 }
 
 impl ChannelTimeouts {
+    /// Adds one `type=interval`; false if the word is not of the form.
+    pub(crate) fn add(&mut self, word: &str) -> bool {
+        let Some((kind, time)) = word.split_once('=').filter(|(kind, _)| !kind.is_empty()) else {
+            return false;
+        };
+        let Some(limit_ms) = units::parse_channel_time(time) else {
+            return false;
+        };
+        self.rules.push(TimeoutRule {
+            kind: kind.to_owned(),
+            limit_ms,
+            written: time.to_owned(),
+        });
+        true
+    }
+
+    /// The words, as the file spells them; `none` if there are none.
+    pub(crate) fn words(&self) -> Vec<String> {
+        if self.rules.is_empty() {
+            return vec!["none".to_owned()];
+        }
+        let words = self
+            .rules
+            .iter()
+            .map(|rule| format!("{}={}", rule.kind, rule.written));
+        words.collect()
+    }
+
+    /// The limit of all channels together, milliseconds; 0 for none. As in OpenSSH, the last of
+    /// several counts.
+    pub fn global_ms(&self) -> u64 {
+        let mut globals = self.rules.iter().rev().filter(|rule| rule.kind == GLOBAL);
+        globals.next().map_or(0, |rule| rule.limit_ms)
+    }
+
     /// The limit of a channel of this type, milliseconds: that of the first pattern that matches,
     /// otherwise the type's own; 0 for none. The type is that of the protocol.
     pub fn limit_ms(&self, kind: &str) -> u64 {
         let named = NAMES.iter().find(|(own, _)| *own == kind);
         let kind = named.map_or(kind, |(_, name)| *name);
-        let mut rules = self.rules.iter();
-        let rule = rules.find(|(pattern, _)| pattern::matches(kind, pattern));
+        let mut rules = self.rules.iter().filter(|rule| rule.kind != GLOBAL);
+        let rule = rules.find(|rule| pattern::matches(kind, &rule.kind));
         let own_ms = match FLOWS.contains(&kind) {
             true => FLOW_LIMIT_MS,
             false => 0,
         };
-        rule.map_or(own_ms, |(_, limit)| *limit)
-    }
-}
-
-/// Reads one `type=interval`; `None` if it is not of the form.
-pub(crate) fn parse(word: &str) -> Option<(&str, u64)> {
-    let (kind, time) = word.split_once('=').filter(|(kind, _)| !kind.is_empty())?;
-    Some((kind, units::parse_channel_time(time)?))
-}
-
-impl Setting for ChannelTimeouts {
-    fn from_value(value: Value) -> Option<ChannelTimeouts> {
-        let mut timeouts = ChannelTimeouts::default();
-        for word in Vec::<String>::from_value(value)? {
-            match parse(&word) {
-                // As in OpenSSH, the last counts.
-                Some((GLOBAL, limit)) => timeouts.global_ms = limit,
-                Some((kind, limit)) => timeouts.rules.push((kind.to_owned(), limit)),
-                None if word.eq_ignore_ascii_case("none") => {}
-                None => return None,
-            }
-        }
-        Some(timeouts)
+        rule.map_or(own_ms, |rule| rule.limit_ms)
     }
 }
 
@@ -78,8 +98,11 @@ mod tests {
     use super::*;
 
     fn timeouts(line: &str) -> ChannelTimeouts {
-        let words = line.split(' ').map(str::to_owned).collect();
-        ChannelTimeouts::from_value(Value::Words(words)).unwrap()
+        let mut timeouts = ChannelTimeouts::default();
+        for word in line.split(' ').filter(|word| *word != "none") {
+            assert!(timeouts.add(word), "{word}");
+        }
+        timeouts
     }
 
     /// As OpenSSH 10.6 does.
@@ -120,8 +143,8 @@ mod tests {
     #[test]
     fn the_last_global_counts_and_no_pattern_matches_it() {
         let both = timeouts("global=1 global=2.5 *=4");
-        assert_eq!((both.global_ms, both.limit_ms("x11")), (2500, 4000));
-        assert_eq!(timeouts("*=4").global_ms, 0);
+        assert_eq!((both.global_ms(), both.limit_ms("x11")), (2500, 4000));
+        assert_eq!(timeouts("*=4").global_ms(), 0);
     }
 
     #[test]

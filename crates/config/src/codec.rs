@@ -5,8 +5,9 @@
 
 use crate::address::ListenEntry;
 use crate::error::ConfigError;
+use crate::printing::written;
 use crate::types::{Subsystem, Variable};
-use crate::value::{Table, Value, Values, written};
+use crate::value::{Table, Value, Values};
 
 pub(crate) const OPTIONS_MAGIC: &[u8] = b"fulmar server options 2";
 /// Initial capacity for encoded options, bytes: somewhat more than the defaults need.

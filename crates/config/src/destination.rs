@@ -1,6 +1,6 @@
 //! Destinations of ssh: `[user@]host`, `ssh://[user@]host[:port]`, and hops of `ProxyJump`.
 
-use crate::client::JumpHost;
+use crate::client::types::{JumpHost, JumpTemplates};
 use crate::tokens::{is_valid_host, is_valid_user};
 use crate::units;
 
@@ -26,6 +26,21 @@ pub fn parse(text: &str) -> Option<Destination> {
         None => (None, text),
     };
     checked(user, host, None)
+}
+
+/// Parses the hops of `ProxyJump`, separated by commas; `None` if one is malformed.
+pub(crate) fn parse_hops(text: &str) -> Option<JumpTemplates> {
+    let hops: Option<Vec<JumpHost>> = text.split(',').map(parse_hop).collect();
+    Some(JumpTemplates {
+        hops: hops?,
+        before_last: text.rsplit_once(',').map(|(before, _)| before.to_owned()),
+    })
+}
+
+/// True if the user and host of a hop, now expanded, contain no characters that must not reach a
+/// shell or a log.
+pub(crate) fn is_safe_hop(hop: &JumpHost) -> bool {
+    checked(hop.user.clone(), &hop.host, hop.port).is_some()
 }
 
 /// Parses one hop of `ProxyJump`: `[user@]host[:port]` or a URI.

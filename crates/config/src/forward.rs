@@ -201,8 +201,7 @@ impl ForwardSpec {
 
     fn is_bounded(&self) -> bool {
         let listen = match &self.listen {
-            // The dump separates both halves by a blank.
-            ForwardListen::Unix(path) => path.len() <= MAX_PATH_BYTES && !path.contains(' '),
+            ForwardListen::Unix(path) => path.len() <= MAX_PATH_BYTES,
             ForwardListen::Tcp { address, .. } | ForwardListen::Udp { address, .. } => {
                 address.as_ref().is_none_or(|address| {
                     address.len() <= MAX_HOST_BYTES && !address.contains(char::is_whitespace)
@@ -323,7 +322,7 @@ mod tests {
             (Local, "[::1:8080:h:80", None),
             (Local, "8080::80", None),
             (Local, "", None),
-            (Local, "/a b:/c", None),
+            (Local, "/a b:/c", Some("/a b /c")),
             (Remote, "0:h:80", Some("0 [h]:80")),
             (Remote, "8080", Some("8080 [socks]:0")),
             (Remote, "h:8080", Some("[h]:8080 [socks]:0")),

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use crate::error::{Place, Severity};
-use crate::value::{Support, Value, canonical};
+use crate::printing::canonical;
+use crate::value::{Support, Value};
 
 /// How to treat a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

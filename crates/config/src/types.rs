@@ -180,6 +180,40 @@ impl Keystrokes {
     }
 }
 
+/// The place of an agent's socket: `AgentSocketPath` of sshd_config, and `-A` of the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentPlace {
+    /// `user:DIRECTORY`: the socket lies in the directory, whose template may have the tokens `%%`, `%h`,
+    /// `%u` and `%U` and begins in the home directory if it is relative.
+    User(String),
+    /// `shared:/DIRECTORY`: the socket lies in a directory of its own below this one.
+    Shared(String),
+}
+
+impl AgentPlace {
+    /// Reads a place; `None` if it is of neither form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<AgentPlace> {
+        match text.split_once(':')? {
+            ("user", directory) => Some(AgentPlace::User(directory.to_owned())),
+            ("shared", directory) if directory.starts_with('/') => {
+                Some(AgentPlace::Shared(directory.to_owned()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// As the keyword spells it.
+impl fmt::Display for AgentPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentPlace::User(directory) => write!(f, "user:{directory}"),
+            AgentPlace::Shared(directory) => write!(f, "shared:{directory}"),
+        }
+    }
+}
+
 /// A variable with its value, from `SetEnv`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {

@@ -1,15 +1,21 @@
 //! The values of keywords between the file and the typed options, and how each kind of value is
-//! read and printed.
+//! read; [`printing`](crate::printing) prints them.
 //!
 //! A [`Table`] of [`Keyword`]s describes one kind of file. Parser, defaults, dump (`ssh -G`, `sshd
 //! -T`), the encoded form and the manual's table are made from it, so that each keyword is
 //! described once.
 
-use crate::address::ListenEntry;
+use crate::address::{ExemptList, ListenEntry};
 use crate::algorithms::{Class, Side};
-use crate::client::types::{AddKeysToAgent, ControlPersist, TunnelDevice};
+use crate::channel_timeouts::ChannelTimeouts;
+use crate::client::types::{
+    AddKeysToAgent, AgentName, CnameRule, ControlPersist, JumpTemplates, NameOrVariable,
+    TunnelDevice,
+};
 use crate::forward::{ForwardListen, ForwardSpec, ForwardTo};
-use crate::penalties::{self, MaxStartups, PerSourcePenalties};
+use crate::penalties::{MaxStartups, PerSourcePenalties};
+use crate::permit::PermitList;
+use crate::server::options::{AgentSocketPath, PubkeyAuthOptions, UserEnvironment};
 use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, RekeyLimit, Subsystem, Variable};
 use crate::units;
 
@@ -67,6 +73,26 @@ pub enum Value {
     AddKeys(AddKeysToAgent),
     /// `TunnelDevice`.
     TunnelDevice(TunnelDevice),
+    /// `ChannelTimeout`.
+    ChannelTimeouts(ChannelTimeouts),
+    /// `PermitOpen`, `PermitListen` and `PermitRemoteOpen`.
+    Permits(PermitList),
+    /// `PubkeyAuthOptions`.
+    PubkeyAuth(PubkeyAuthOptions),
+    /// `PermitUserEnvironment`.
+    UserEnvironment(UserEnvironment),
+    /// `AgentSocketPath`.
+    AgentSocket(AgentSocketPath),
+    /// `CanonicalizePermittedCNAMEs`.
+    CnameRules(Vec<CnameRule>),
+    /// `PerSourcePenaltyExemptList`.
+    Exempt(ExemptList),
+    /// `IdentityAgent` and `ForwardAgent`, before expansion.
+    Agent(AgentName),
+    /// `ProxyJump`, before expansion.
+    Jumps(JumpTemplates),
+    /// `PKCS11Provider` and `SecurityKeyProvider` of ssh_config; `None` is `none`.
+    Library(Option<NameOrVariable>),
 }
 
 impl Value {
@@ -185,6 +211,15 @@ settings! {
     ControlPersist: Value::Persist(persist) => Some(persist);
     AddKeysToAgent: Value::AddKeys(adds) => Some(adds);
     TunnelDevice: Value::TunnelDevice(devices) => Some(devices);
+    ChannelTimeouts: Value::ChannelTimeouts(timeouts) => Some(timeouts);
+    PermitList: Value::Permits(list) => Some(list);
+    PubkeyAuthOptions: Value::PubkeyAuth(options) => Some(options);
+    UserEnvironment: Value::UserEnvironment(permitted) => Some(permitted);
+    AgentSocketPath: Value::AgentSocket(path) => Some(path);
+    ExemptList: Value::Exempt(list) => Some(list);
+    AgentName: Value::Agent(name) => Some(name);
+    JumpTemplates: Value::Jumps(jumps) => Some(jumps);
+    Option<NameOrVariable>: Value::Library(library) => Some(library);
 }
 
 /// How a keyword's arguments are read.
@@ -522,7 +557,7 @@ impl Values {
     }
 }
 
-fn is_none(word: &str) -> bool {
+pub(crate) fn is_none(word: &str) -> bool {
     word.eq_ignore_ascii_case("none")
 }
 
@@ -646,96 +681,6 @@ fn read_integer(text: &str, min: i64, max: i64) -> Result<Value, String> {
     }
 }
 
-/// Formats a value in one line, as the dump prints it.
-pub fn show(value: &Value, dump: Dump) -> String {
-    match value {
-        Value::Flag(true) => "yes".to_owned(),
-        Value::Flag(false) => "no".to_owned(),
-        Value::Number(n) if dump == Dump::Octal => format!("0{n:o}"),
-        Value::Number(-1) => "none".to_owned(),
-        Value::Number(n) => n.to_string(),
-        Value::Word(word) => word.clone(),
-        Value::Words(words) if words.is_empty() => "none".to_owned(),
-        Value::Words(words) if dump == Dump::Comma => words.join(","),
-        Value::Words(words) => words.join(" "),
-        Value::Choice(choice) => choice.word.to_owned(),
-        Value::Rekey { bytes, seconds } => format!("{bytes} {}", seconds.unwrap_or(0)),
-        Value::IpQos(IpQos { interactive, bulk }) => {
-            let name = |value: &Option<u8>| units::format_ipqos(value.map_or(-1, i64::from));
-            format!("{} {}", name(interactive), name(bulk))
-        }
-        Value::Threads(None) => "auto".to_owned(),
-        Value::Threads(Some(threads)) => threads.to_string(),
-        Value::Escape(EscapeChar::None) => "none".to_owned(),
-        Value::Escape(EscapeChar::Byte(b'\\')) => "\\\\".to_owned(),
-        Value::Escape(EscapeChar::Byte(byte @ ..32)) => format!("\\^{}", char::from(byte | 64)),
-        Value::Escape(EscapeChar::Byte(byte)) => char::from(*byte).to_string(),
-        Value::Keystrokes(Keystrokes::Off) => "no".to_owned(),
-        Value::Keystrokes(Keystrokes::Default) => "yes".to_owned(),
-        Value::Keystrokes(Keystrokes::Every(ms)) => format!("interval:{ms}"),
-        Value::Startups(MaxStartups { start, rate, full }) => format!("{start}:{rate}:{full}"),
-        Value::NetBlock(four, six) => format!("{four}:{six}"),
-        Value::Penalties(parts) => penalties::show(parts),
-        Value::Chains(chains) if chains.is_empty() => "any".to_owned(),
-        Value::Chains(chains) => {
-            let chains: Vec<String> = chains.iter().map(|chain| chain.join(",")).collect();
-            chains.join(" ")
-        }
-        Value::Persist(persist) => persist.to_string(),
-        Value::AddKeys(adds) => adds.to_string(),
-        Value::TunnelDevice(devices) => devices.to_string(),
-        Value::Ports(_)
-        | Value::Listeners(_)
-        | Value::Variables(_)
-        | Value::Subsystems(_)
-        | Value::Forwards(_)
-        | Value::SocksListeners(_) => value.entries().unwrap_or_default().join(" "),
-    }
-}
-
-/// The words of a value as a line of the file has them: [`Kind::read`] reads the same value again.
-pub(crate) fn written(value: &Value) -> Vec<String> {
-    match value {
-        Value::Rekey {
-            bytes,
-            seconds: None,
-        } => vec![bytes.to_string()],
-        value => show(value, Dump::Line)
-            .split(' ')
-            .map(str::to_owned)
-            .collect(),
-    }
-}
-
-/// Prints the values as `ssh -G` and `sshd -T` do: lower-case keyword, a space, the value.
-pub fn dump(table: Table, values: &Values) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, text: &str| {
-        out.push_str(&name.to_ascii_lowercase());
-        out.push(' ');
-        out.push_str(text);
-        out.push('\n');
-    };
-    for (index, keyword) in table.iter().enumerate() {
-        let value = values.at(index);
-        let entries = value.and_then(Value::entries);
-        match (keyword.dump, value, entries.as_deref()) {
-            (Dump::Never, ..) | (Dump::PerWord, _, Some([])) => {}
-            (Dump::UnlessNone, Some(value), _) if is_none(&show(value, keyword.dump)) => {}
-            (Dump::OrWord(word) | Dump::PerWordOr(word), _, Some([]))
-            | (Dump::OrWord(word) | Dump::PerWordOr(word), None, _) => line(keyword.name, word),
-            (Dump::PerWord | Dump::PerWordOr(_), _, Some(entries)) => {
-                for entry in entries {
-                    line(keyword.name, entry);
-                }
-            }
-            (_, None, _) => {}
-            (how, Some(value), _) => line(keyword.name, &show(value, how)),
-        }
-    }
-    out
-}
-
 /// The table as rows of a manual page: keyword, default and support.
 pub fn manual_rows(table: Table) -> Vec<[String; 3]> {
     table
@@ -772,11 +717,6 @@ pub(crate) fn default_of(keyword: &Keyword) -> Option<Value> {
     }
     let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
     keyword.kind.read(keyword.name, &words, text).ok()
-}
-
-/// The form in which a value is compared with the lists of [`Support`].
-pub(crate) fn canonical(value: &Value) -> String {
-    show(value, Dump::Line)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::client::CLIENT_TABLE;
+use crate::printing::written;
 use crate::server::SERVER_TABLE;
 use crate::server::table::Row;
 use crate::{ClientOptions, ServerOptions};
@@ -99,6 +100,12 @@ fn a_value_of_another_type_is_not_decoded() {
         (Row::SetEnv, "A=b"),
         (Row::Subsystem, "a b"),
         (Row::AuthenticationMethods, "publickey"),
+        (Row::ChannelTimeout, "session=5m"),
+        (Row::PermitOpen, "any"),
+        (Row::PermitListen, "*:80"),
+        (Row::PermitUserEnvironment, "yes"),
+        (Row::PubkeyAuthOptions, "touch-required"),
+        (Row::PerSourcePenaltyExemptList, "::1"),
     ] {
         let mut values = values.clone();
         values.put(row.index(), Value::Words(vec![word.to_owned()]));

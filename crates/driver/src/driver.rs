@@ -21,6 +21,16 @@ use super::poller::Poller;
 use super::probe::Probe;
 use super::stall_accounting::{LoopTimes, StallAccounting};
 
+/// The memory that is returned to the system when the idle connection has freed its buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdleTrim {
+    Nothing,
+    /// The unused stack of this thread.
+    Stack,
+    /// That, and the free memory of the heap: the process serves only this connection.
+    Process,
+}
+
 /// Event loop of one connection.
 ///
 /// [`Driver::next`] runs the loop and returns each [`Notice`]. Between calls the caller attaches
@@ -34,8 +44,8 @@ pub struct Driver {
     pub(super) attachments: Attachments,
     pub(super) notices: VecDeque<Notice>,
     pub(super) failure: Option<DriverError>,
-    /// The process serves only this connection.
-    pub(super) trims_memory: bool,
+    /// The memory that is returned to the system when the idle connection has freed its buffers.
+    pub(super) trim: IdleTrim,
     /// Accounts the loop's time, if requested.
     pub(super) stalls: Option<StallAccounting>,
 }
@@ -73,7 +83,7 @@ impl Driver {
             attachments: Attachments::default(),
             notices: VecDeque::new(),
             failure: None,
-            trims_memory: false,
+            trim: IdleTrim::Nothing,
             stalls: None,
         })
     }
@@ -103,7 +113,13 @@ impl Driver {
     /// Returns memory to the system as soon as the idle connection frees it. Meant for a process
     /// that serves only this connection, because it walks the allocator's whole heap.
     pub fn trim_memory(&mut self) {
-        self.trims_memory = true;
+        self.trim = IdleTrim::Process;
+    }
+
+    /// Returns the stack below the loop to the system as soon as the idle connection frees memory. Meant
+    /// for one of many connections of a process, each on a thread of its own.
+    pub fn trim_stack(&mut self) {
+        self.trim = IdleTrim::Stack;
     }
 
     /// Starts to account the loop's time in `times`.

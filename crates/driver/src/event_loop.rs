@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use proto::{Event, Millis};
 
-use super::driver::Driver;
+use super::driver::{Driver, IdleTrim};
 use super::error::DriverError;
 use super::link::PendingOutput;
 use super::notice::Notice;
@@ -146,8 +146,10 @@ impl Driver {
                 self.connection.fill_packet()?;
             }
             let freed = self.connection.handle_timeout(now)?;
-            if freed && self.trims_memory {
-                sys::memory::rest();
+            match self.trim {
+                IdleTrim::Process if freed => sys::memory::rest(),
+                IdleTrim::Stack if freed => sys::memory::trim_stack(),
+                _ => {}
             }
         }
         self.link.pump_out(&mut self.connection, &mut self.lanes)?;

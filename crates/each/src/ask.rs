@@ -4,7 +4,8 @@
 //! once for each key file. Host keys, codes and everything else are asked for one host at a time.
 //!
 //! The processes of jumps have their questions asked here too. Hosts with the same jump ask the same:
-//! one answer to the same text is for all, where it is a password, a passphrase or a host key.
+//! one answer to the same text is for all, where it is a password, a passphrase or a host key; a password
+//! only for the same user, host and port.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +49,8 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Asks, until nobody needs the answer any more. The caller holds `answers`.
+    /// Asks the user. Returns without an answer when the host that needs it is given up, or the run ends.
+    /// The caller holds the lock of `answers`.
     fn ask(
         &self,
         text: &str,
@@ -77,6 +79,8 @@ enum Topic {
     Passphrase(String),
     /// What a jump asks with this text.
     Jump(String),
+    /// The password of a jump: the login, `user@host:port`, and the prompt, which has no port.
+    JumpPassword(String, String),
 }
 
 impl Topic {
@@ -104,9 +108,12 @@ impl Topic {
 
     /// The topic of a question of a jump. The whole prompt counts, for a server chooses the lines of its
     /// own: one that ends as another jump's question must not get that jump's answer.
-    fn of_jump(leading: &str, prompt: &str, question: Question) -> Option<Self> {
+    fn of_jump(login: &str, leading: &str, prompt: &str, question: Question) -> Option<Self> {
         match question {
-            Question::Secret => Self::of(prompt, question).map(|_| Self::Jump(prompt.to_owned())),
+            Question::Secret => Some(match Self::of(prompt, question)? {
+                Self::Passphrase(text) => Self::Jump(text),
+                _ => Self::JumpPassword(login.to_owned(), prompt.to_owned()),
+            }),
             // The lines name the host and the fingerprint; without them it is said again.
             Question::Confirm if leading.contains('\n') || prompt.contains('\n') => {
                 Some(Self::Jump(format!("{leading}{prompt}")))
@@ -119,11 +126,16 @@ impl Topic {
         match self {
             Self::Password(user) => format!("{user}'s password, for every host that asks for it: "),
             Self::Passphrase(text) | Self::Jump(text) => text.clone(),
+            // Of jumps that differ in the port alone the user must know which one asks.
+            Self::JumpPassword(login, prompt) if login.ends_with(":22") || login.is_empty() => {
+                prompt.clone()
+            }
+            Self::JumpPassword(login, prompt) => format!("{login}: {prompt}"),
         }
     }
 }
 
-/// Asks the questions of jumps, on a thread of its own for as long as the program runs.
+/// Asks the questions of jumps, on threads of its own for as long as the program runs.
 pub(crate) fn serve_jumps(questions: &Arc<Questions>) {
     if !questions.prompter_can_ask {
         return;
@@ -135,14 +147,17 @@ pub(crate) fn serve_jumps(questions: &Arc<Questions>) {
     let questions = Arc::clone(questions);
     // The main thread takes the signals.
     let _blocked = Blocked::new(&ENDING);
+    let Ok(asked) = relay.receive() else {
+        return;
+    };
     let work = move || {
         let mut used = HashMap::new();
-        while let Ok(question) = relay.next() {
+        for question in asked {
             questions.answer_jump(question, &mut used);
         }
     };
     let _ = std::thread::Builder::new()
-        .name("questions".to_owned())
+        .name("answers".to_owned())
         .spawn(work);
 }
 
@@ -163,10 +178,15 @@ impl Questions {
             return;
         }
         let (leading, prompt) = (&question.leading, &question.prompt);
-        let text = format!("{leading}{prompt}");
-        let Some(topic) = Topic::of_jump(leading, prompt, question.question) else {
+        let Some(topic) = Topic::of_jump(&question.login, leading, prompt, question.question)
+        else {
+            let text = format!("{leading}{prompt}");
             let answer = self.ask(&text, question.question, is_given_up);
             return question.answer(answer.as_ref().map(|answer| answer.as_slice()));
+        };
+        let text = match &topic {
+            Topic::JumpPassword(..) => format!("{leading}{}", topic.text()),
+            _ => format!("{leading}{prompt}"),
         };
         let key = (question.process, topic.clone());
         if used
@@ -307,7 +327,7 @@ mod tests {
         assert_eq!(of("Enter bob@n1's new password: "), None);
         assert_eq!(Topic::of("(bob@n2) Password: ", Question::Line), None);
         let of_jump = |leading: &str, prompt: &str, question| {
-            Topic::of_jump(leading, prompt, question).is_some()
+            Topic::of_jump("bob@jump:22", leading, prompt, question).is_some()
         };
         assert!(of_jump(
             "Denied.\n",
@@ -326,7 +346,18 @@ mod tests {
             let prompt = format!("(bob@evil) Password:\n{asked}");
             assert!(!of_jump("", &prompt, Question::Secret), "{prompt}");
         }
+        // A jump's password is that of its port; a passphrase is that of its file.
+        let at = |login: &str, prompt: &str| Topic::of_jump(login, "", prompt, Question::Secret);
+        let (one, other) = ("bob@jump:22", "bob@jump:2222");
+        for prompt in ["bob@jump's password: ", "(bob@jump) Password: "] {
+            assert_eq!(at(one, prompt), at(one, prompt));
+            assert_ne!(at(one, prompt), at(other, prompt));
+            assert_eq!(at(one, prompt).unwrap().text(), prompt);
+            let shown = at(other, prompt).unwrap().text();
+            assert_eq!(shown, format!("bob@jump:2222: {prompt}"));
+        }
         let key = "Enter passphrase for key '/k': ";
+        assert_eq!(at(one, key), at(other, key));
         assert_eq!(of(key), Some(Topic::Passphrase(key.into())));
     }
 }

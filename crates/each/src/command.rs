@@ -77,7 +77,7 @@ impl Common {
             Arc::clone(&self.output),
             host,
             name,
-            Arc::clone(&control.bell),
+            Arc::clone(&control.waker),
         );
         Arc::new(Mutex::new(output))
     }

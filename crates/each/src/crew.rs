@@ -22,6 +22,9 @@ use crate::session::Control;
 
 /// How often the main thread looks at time limits, signals and the progress.
 const LOOK: Duration = Duration::from_millis(200);
+/// CPU time of the process between two looks, microseconds, below which all hosts wait. Thousands that only
+/// answer signs of life take less.
+const QUIET_US: u64 = 10_000;
 /// How long hosts that are given up have to end their connections in order.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Stack of a host's thread, bytes. Only the pages that are used count.
@@ -285,19 +288,46 @@ fn begin<W: HostWork>(crew: &Arc<Crew<W>>, count: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns to the system what the logins have freed, once after each time in which hosts worked: what
+/// waits long does without it.
+struct Trimmer {
+    /// The process's CPU time at the last look, microseconds.
+    cpu_us: u64,
+    is_trimmed: bool,
+}
+
+impl Trimmer {
+    fn new() -> Self {
+        Self {
+            cpu_us: sys::time::process_cpu_us(),
+            is_trimmed: false,
+        }
+    }
+
+    /// To be called after each [`LOOK`] in which no host ended.
+    fn look(&mut self) {
+        let now = sys::time::process_cpu_us();
+        let is_quiet = now.saturating_sub(self.cpu_us) < QUIET_US;
+        if is_quiet && !self.is_trimmed {
+            sys::memory::trim();
+        }
+        self.is_trimmed = is_quiet;
+        // What trimming takes is no work of a host.
+        self.cpu_us = sys::time::process_cpu_us();
+    }
+}
+
 fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &RunOutput) -> Ended {
     let mut ended = Ended::Whole;
     let mut last: Option<Instant> = None;
     let mut painted = Instant::now();
-    let mut is_trimmed = false;
+    let mut trimmer = Trimmer::new();
     while crew.threads.load(Ordering::Relaxed) > 0 {
         let is_awake = sys::io::wait_readable(&crew.wake, Some(LOOK)).unwrap_or(true);
         let _ = crew.wake.drain();
-        // Hosts that wait long do without what their logins needed.
-        if !is_awake && !is_trimmed {
-            sys::memory::trim();
+        if !is_awake {
+            trimmer.look();
         }
-        is_trimmed = !is_awake;
         if let Some(timeout) = terms.timeout {
             crew.keep_time(timeout);
         }
@@ -355,6 +385,18 @@ mod tests {
         }
 
         fn end(&self) {}
+    }
+
+    #[test]
+    fn memory_is_trimmed_again_after_work() {
+        let mut trimmer = Trimmer {
+            cpu_us: sys::time::process_cpu_us(),
+            is_trimmed: true,
+        };
+        let begun = sys::time::process_cpu_us();
+        while sys::time::process_cpu_us() - begun < 2 * QUIET_US {}
+        trimmer.look();
+        assert!(!trimmer.is_trimmed);
     }
 
     #[test]

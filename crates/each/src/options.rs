@@ -36,7 +36,7 @@ pub(crate) enum HostTask {
     Get(Vec<OsString>, OsString),
 }
 
-/// The command line, understood.
+/// The parsed command line.
 #[derive(Debug, Clone)]
 pub(crate) struct EachOptions {
     /// The hosts as they were written.
@@ -45,14 +45,15 @@ pub(crate) struct EachOptions {
     pub(crate) excluded: Vec<String>,
     pub(crate) task: HostTask,
     pub(crate) form: OutputForm,
-    /// `-n`
+    /// `-n`: most hosts that are worked on at the same time, 1 to [`MAX_AT_ONCE`].
     pub(crate) at_once: usize,
-    /// `--timeout`: of the whole work of one host.
+    /// `--timeout`: limit on the whole work of one host, its login included; `None` for no limit.
     pub(crate) timeout: Option<Duration>,
+    /// `--first-failure`: the run ends when a host fails.
     pub(crate) first_failure: bool,
     /// `--stdin`: standard input goes to each host.
     pub(crate) stdin: bool,
-    /// `-q`
+    /// `-q`: no progress, no summary of failures, no note about repeated names.
     pub(crate) quiet: bool,
     pub(crate) recursive: bool,
     pub(crate) preserve: bool,

@@ -166,15 +166,15 @@ impl RunOutput {
         self.write(Stream::Stderr, format!("{text}\n").as_bytes());
     }
 
-    /// Takes the floor, if it is free; otherwise `bell` is signalled when the floor becomes free.
-    fn take_floor(&self, host: usize, bell: &Arc<EventFd>) -> bool {
+    /// Takes the floor, if it is free; otherwise `waker` is signalled when the floor becomes free.
+    fn take_floor(&self, host: usize, waker: &Arc<EventFd>) -> bool {
         let mut floor = locked(&self.floor);
         match floor.owner {
             None => floor.owner = Some(host),
             Some(owner) if owner == host => {}
             Some(_) => {
                 if floor.waiting.iter().all(|(waiting, _)| *waiting != host) {
-                    floor.waiting.push_back((host, Arc::clone(bell)));
+                    floor.waiting.push_back((host, Arc::clone(waker)));
                 }
                 return false;
             }
@@ -201,8 +201,8 @@ impl RunOutput {
             return;
         }
         floor.owner = None;
-        if let Some((_, bell)) = floor.waiting.pop_front() {
-            let _ = bell.signal();
+        if let Some((_, waker)) = floor.waiting.pop_front() {
+            let _ = waker.signal();
         }
         drop(floor);
         self.freed.notify_all();
@@ -255,7 +255,7 @@ pub(crate) struct HostOutput {
     /// Escaped for a terminal: it comes from a file or the command line.
     name: String,
     /// Wakes the host's connection.
-    bell: Arc<EventFd>,
+    waker: Arc<EventFd>,
     /// Data that was received and has no room in the output yet.
     backlog: VecDeque<(Stream, Bytes)>,
     /// Grouped and JSON: the output so far, as long as it is held.
@@ -287,7 +287,7 @@ fn index(stream: Stream) -> usize {
 const STREAMS: [Stream; 2] = [Stream::Data, Stream::Stderr];
 
 impl HostOutput {
-    pub(crate) fn new(all: Arc<RunOutput>, host: usize, name: &str, bell: Arc<EventFd>) -> Self {
+    pub(crate) fn new(all: Arc<RunOutput>, host: usize, name: &str, waker: Arc<EventFd>) -> Self {
         let (mut files, mut failure) = (None, None);
         if let OutputForm::Files(directory) = &all.form {
             match HostFiles::create(directory, name) {
@@ -299,7 +299,7 @@ impl HostOutput {
             all,
             host,
             name: one_line(name),
-            bell,
+            waker,
             backlog: VecDeque::new(),
             held: Vec::new(),
             held_bytes: 0,
@@ -396,7 +396,7 @@ impl HostOutput {
             self.hold(stream, data);
             return true;
         }
-        if !self.has_floor && !self.all.take_floor(self.host, &self.bell) {
+        if !self.has_floor && !self.all.take_floor(self.host, &self.waker) {
             return false;
         }
         self.has_floor = true;

@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub(crate) struct Control {
     /// Wakes the host's connection.
-    pub(crate) bell: Arc<EventFd>,
+    pub(crate) waker: Arc<EventFd>,
     is_abandoned: AtomicBool,
     /// True once the host's work is done, except that its output may not be written yet.
     is_done: AtomicBool,
@@ -35,7 +35,7 @@ impl Control {
     /// The system's, if there is no descriptor.
     pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self {
-            bell: Arc::new(EventFd::new()?),
+            waker: Arc::new(EventFd::new()?),
             is_abandoned: AtomicBool::new(false),
             is_done: AtomicBool::new(false),
             cause: Mutex::default(),
@@ -46,7 +46,7 @@ impl Control {
     pub(crate) fn abandon(&self, cause: &str) {
         locked(&self.cause).get_or_insert_with(|| cause.to_owned());
         self.is_abandoned.store(true, Ordering::Relaxed);
-        let _ = self.bell.signal();
+        let _ = self.waker.signal();
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {
@@ -108,8 +108,8 @@ impl LocalEnd for CommandEnd {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
-    fn bell(&self) -> &EventFd {
-        &self.control.bell
+    fn waker(&self) -> &EventFd {
+        &self.control.waker
     }
 
     fn logged_in(&mut self, _reads_on: bool, _is_fulmar: bool) {}

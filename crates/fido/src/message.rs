@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use keys::{KeyType, PrivateKey, PublicKey};
 use wire::{Put, Reader};
@@ -365,20 +366,37 @@ pub(crate) fn send(socket: impl AsFd, message: &[u8]) -> io::Result<()> {
 
 /// Reads a message; `UnexpectedEof` if the other side has gone.
 pub(crate) fn receive(socket: impl AsFd) -> io::Result<Zeroizing<Vec<u8>>> {
+    receive_until(socket, None)
+}
+
+/// As [`receive`], with an end of the wait for the whole message.
+///
+/// # Errors
+/// The kernel's error; `TimedOut` at `deadline`.
+pub(crate) fn receive_until(
+    socket: impl AsFd,
+    deadline: Option<Instant>,
+) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut length = [0; 4];
-    read_exact(&socket, &mut length)?;
+    read_exact(&socket, &mut length, deadline)?;
     let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
     if length > MAX_MESSAGE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut message = Zeroizing::new(vec![0; length]);
-    read_exact(&socket, &mut message)?;
+    read_exact(&socket, &mut message, deadline)?;
     Ok(message)
 }
 
-fn read_exact(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<()> {
+fn read_exact(socket: impl AsFd, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<()> {
     let mut done = 0;
     while let Some(room) = buffer.get_mut(done..).filter(|room| !room.is_empty()) {
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !sys::io::wait_readable(&socket, Some(left))? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
         match sys::io::read(&socket, room)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => done += count,

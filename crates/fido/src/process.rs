@@ -3,13 +3,15 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use keys::{PrivateKey, SecurityKeySignature};
 use sys::process::{Child, ChildCommand, PrintedText, SelfExe};
 use sys::signals::Signal;
 
 use crate::message::{
-    Credential, Enrollment, HelperReply, HelperRequest, HelperWork, ResidentKey, receive, send,
+    Credential, Enrollment, HelperReply, HelperRequest, HelperWork, ResidentKey, receive_until,
+    send,
 };
 use crate::{CONTROL_FD, FORCE, FidoError, ROLE};
 
@@ -28,6 +30,8 @@ pub struct Provider {
     name: String,
     /// The program whose role reaches security keys; `None` for the running one.
     program: Option<PathBuf>,
+    /// How long a request may take.
+    limit: Option<Duration>,
 }
 
 impl Provider {
@@ -40,6 +44,7 @@ impl Provider {
         let named = |name: String| Self {
             name,
             program: None,
+            limit: None,
         };
         if name.eq_ignore_ascii_case(INTERNAL) {
             return Ok(named(INTERNAL.to_owned()));
@@ -58,6 +63,16 @@ impl Provider {
     pub fn by_program(self, program: &Path) -> Self {
         Self {
             program: Some(program.to_owned()),
+            ..self
+        }
+    }
+
+    /// The same, with a limit on the time of each request, after which its process is ended. Without one
+    /// a request waits as long as its token does.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        Self {
+            limit: Some(limit),
             ..self
         }
     }
@@ -87,7 +102,7 @@ impl Provider {
         self.start_signing(key, data, pin)?.signature(key)
     }
 
-    /// As [`Provider::sign`], and returns before the token answers.
+    /// Starts what [`Provider::sign`] does, and returns before the token answers.
     ///
     /// # Errors
     /// As [`Provider::sign`].
@@ -115,10 +130,12 @@ impl Provider {
         )
     }
 
-    /// Makes a key.
+    /// Makes a key in a token. Waits for the user's touch, at most the time that the token allows.
     ///
     /// # Errors
-    /// [`FidoError`].
+    /// [`FidoError::PinRequired`] if a PIN is needed or wrong, [`FidoError::CredentialExists`] if the token
+    /// stores a key of the same application and user and [`crate::FORCE`] is not set; other errors as they
+    /// come from the token.
     pub fn enroll(&self, enrollment: &Enrollment<'_>) -> Result<Credential, FidoError> {
         let work = HelperWork::Enroll {
             key_type: enrollment.key_type,
@@ -143,10 +160,12 @@ impl Provider {
         })
     }
 
-    /// The keys that tokens store, of applications of SSH only.
+    /// Lists the keys that the token stores for applications which begin with
+    /// [`crate::APPLICATION_PREFIX`].
     ///
     /// # Errors
-    /// [`FidoError`].
+    /// [`FidoError::PinRequired`] without the right PIN, which tokens need for this; other errors as they
+    /// come from the token.
     pub fn resident_keys(
         &self,
         device: Option<&str>,
@@ -178,7 +197,8 @@ impl Provider {
             let words = escape::system_words(&words);
             FidoError::Failed(format!("cannot start {ROLE}: {words}"))
         };
-        let running = RunningRequest::start(self.program.as_deref()).map_err(failed)?;
+        let mut running = RunningRequest::start(self.program.as_deref()).map_err(failed)?;
+        running.limit = self.limit;
         let request = HelperRequest {
             provider: &self.name,
             pin,
@@ -196,6 +216,7 @@ pub struct RunningRequest {
     child: Child,
     socket: OwnedFd,
     printed: PrintedText,
+    limit: Option<Duration>,
 }
 
 impl RunningRequest {
@@ -223,6 +244,7 @@ impl RunningRequest {
             child: command.spawn()?,
             socket,
             printed,
+            limit: None,
         })
     }
 
@@ -252,9 +274,14 @@ impl RunningRequest {
     }
 
     fn reply(mut self) -> Result<HelperReply, FidoError> {
-        let waited = self.printed.show_until_readable(&self.socket);
-        let reply = match waited.and_then(|()| receive(&self.socket)) {
+        let deadline = self.limit.map(|limit| Instant::now() + limit);
+        let waited = self.printed.show_until_readable(&self.socket, self.limit);
+        let reply = match waited.and_then(|()| receive_until(&self.socket, deadline)) {
             Ok(bytes) => HelperReply::decode(&bytes)?,
+            // Its process is ended when this is dropped.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(FidoError::failed("no token has answered in time"));
+            }
             Err(_) => {
                 // It has ended, or the request was cancelled.
                 let _ = self.child.signal(Signal::KILL);

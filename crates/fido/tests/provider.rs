@@ -6,6 +6,7 @@ mod named;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use fido::{Enrollment, FidoError, Provider, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
 use keys::{KeyType, PrivateKey, Signature};
@@ -226,4 +227,11 @@ fn a_library_that_fails_is_an_error(provider: &Provider) {
     let canceller = running.canceller().unwrap();
     sys::socket::shutdown(&canceller, sys::socket::ShutdownDirection::Both).unwrap();
     assert!(running.signature(&waits).is_err());
+    // So does one with a limit, whether or not the library prints meanwhile.
+    for name in ["wait", "wait and print"] {
+        let waits = made(provider, name, 0);
+        let bounded = provider.clone().within(Duration::from_millis(200));
+        let error = bounded.sign(&waits, b"data", None).unwrap_err();
+        assert!(error.to_string().contains("in time"), "{error}");
+    }
 }

@@ -140,8 +140,12 @@ int sk_sign(uint32_t alg, const uint8_t *data, size_t data_len,
 	memset(r, 9, sizeof(r));
 	if (handle_len >= 4 && !memcmp(handle, "wait", 4)) {
 		struct timespec pause = { 0, 5000000 };
-		while (access(WAIT_FOR, F_OK) != 0)
+		while (access(WAIT_FOR, F_OK) != 0) {
+			if (handle_len > 8 && !memcmp(handle, "wait and", 8) &&
+			    write(2, "waiting\n", 8) < 0)
+				return -1;
 			nanosleep(&pause, NULL);
+		}
 	}
 	if (handle_len >= 4 && !memcmp(handle, "says", 4)) {
 		static const char text[] = "touch\033[2J it\nnow";

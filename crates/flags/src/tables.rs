@@ -487,7 +487,7 @@ pub const BENCH: &[Flag] = &[
     flag(
         "connections",
         Free("number"),
-        "connections of the forward row",
+        "connections of the forward row, sessions of a master",
     ),
     flag("files", Free("number"), "small files of the copy row"),
     flag("html", File, "results as a page with charts"),

@@ -6,9 +6,10 @@
 //! * [`sftp`]: copy files to and from a server. Start with [`sftp::Sftp`].
 //! * [`proto`]: the protocol alone, as state machines without sockets, threads or a clock, for
 //!   programs with their own event loop.
-//! * [`keys`]: key files, certificates, fingerprints, `known_hosts`, `authorized_keys`.
-//! * `agent` (feature `client`): a client of SSH agents, and a server for an agent of your own
-//!   (`agent::SigningAgent`).
+//! * [`keys`]: key files, certificates, fingerprints, `known_hosts`, `authorized_keys`, signatures over
+//!   files ([`keys::sshsig`]). The example `certify` makes a certificate.
+//! * `agent` (feature `client`): a client of SSH agents (the example `sign_file`), and a server for an
+//!   agent of your own (`agent::SigningAgent`, the example `own_agent`).
 //!
 //! Client and server calls block, as those of `std::net` do; no async runtime is needed. Each
 //! connection has one thread that moves bytes, exchanges keys and sends keepalives; during bulk

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 use common::{Fixture, PATIENCE, Scratch};
 use fulmar::client::{Auth, Config, FixedKey, Session};
-use fulmar::keys::{PresentedKey, private_file, public_file};
+use fulmar::keys::sshsig::{self, FileSignature};
+use fulmar::keys::{CertificateKind, KeySpec, PresentedKey, PrivateKey, private_file, public_file};
 use fulmar::server::Channel;
 use fulmar::{Error, Exit};
 use sftp::server::Permits;
@@ -33,7 +34,15 @@ fn example(name: &str) -> Command {
 #[test]
 fn the_examples_are_short() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for name in ["run_everywhere", "transfer", "embed_server", "socks_proxy"] {
+    for name in [
+        "run_everywhere",
+        "transfer",
+        "embed_server",
+        "socks_proxy",
+        "own_agent",
+        "sign_file",
+        "certify",
+    ] {
         let text = std::fs::read_to_string(folder.join(format!("{name}.rs"))).unwrap();
         let lines = text.lines().count();
         assert!(lines < 60, "{name}: {lines} lines");
@@ -192,6 +201,73 @@ fn a_proxy_connects_through_the_server() {
     );
     proxy.kill().unwrap();
     proxy.wait().unwrap();
+}
+
+/// A key file, and its public half beside it.
+fn key_file(scratch: &Scratch, name: &str) -> (PrivateKey, PathBuf) {
+    let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    let text = private_file::write_openssh(&key, "", None).unwrap();
+    let path = scratch.write(name, text.as_bytes());
+    scratch.write(&format!("{name}.pub"), key.public().to_line());
+    (key, path)
+}
+
+#[test]
+fn an_agent_of_ones_own_signs_a_file() {
+    let scratch = Scratch::new("own-agent");
+    let (key, path) = key_file(&scratch, "key");
+    let socket = scratch.path("socket");
+    let mut agent = example("own_agent")
+        .arg(&path)
+        .arg(&socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut announced = String::new();
+    let mut said = BufReader::new(agent.stdout.take().unwrap());
+    said.read_line(&mut announced).unwrap();
+    assert!(announced.starts_with("SSH_AUTH_SOCK="), "{announced}");
+    let mut signer = example("sign_file")
+        .env("SSH_AUTH_SOCK", &socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    signer.stdin.take().unwrap().write_all(b"a text\n").unwrap();
+    let signed = signer.wait_with_output().unwrap();
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert!(signed.status.success());
+    let signature = FileSignature::from_armored(&signed.stdout).unwrap();
+    assert_eq!(signature.key.key(), key.public());
+    let digest = |text: &[u8]| sshsig::hash_from_name(b"sha512").unwrap().digest(text);
+    assert_eq!(signature.verify(b"file", &digest(b"a text\n")), Ok(()));
+    assert!(signature.verify(b"file", &digest(b"another\n")).is_err());
+    assert!(signature.verify(b"git", &digest(b"a text\n")).is_err());
+}
+
+#[test]
+fn an_authority_certifies_a_key() {
+    let scratch = Scratch::new("certify");
+    let (authority, authority_file) = key_file(&scratch, "authority");
+    let (key, _) = key_file(&scratch, "key");
+    let made = example("certify")
+        .arg(&authority_file)
+        .arg("mia")
+        .arg(scratch.path("key.pub"))
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&made.stderr).into_owned();
+    let PresentedKey::Certificate(certificate) = public_file::parse(&made.stdout).unwrap().key
+    else {
+        panic!("no certificate: {words}");
+    };
+    assert_eq!(certificate.key(), key.public());
+    assert_eq!(certificate.authority(), authority.public());
+    assert_eq!(certificate.kind(), CertificateKind::User);
+    assert_eq!(certificate.principals(), ["mia"]);
+    assert_eq!(certificate.valid_before() - certificate.valid_after(), 3600);
 }
 
 /// The example's server, which ends with its standard input.

@@ -188,7 +188,7 @@ impl KerberosInitiator {
     /// `delegates`; returns the first token. May wait for a KDC.
     ///
     /// # Errors
-    /// The library's words, for example that there is no ticket.
+    /// [`GssFailure`] with the library's message, for example that there is no ticket.
     pub fn begin(service: &str, delegates: bool) -> Result<(Self, ContextStep), GssFailure> {
         let helper = HelperProcess::of_user()?;
         let service = service.to_owned();
@@ -199,7 +199,7 @@ impl KerberosInitiator {
     /// Takes the server's token.
     ///
     /// # Errors
-    /// The library's words, with a token for the server if there is one.
+    /// [`GssFailure`] with the library's message, with a token for the server if there is one.
     pub fn step(&self, token: Vec<u8>) -> Result<ContextStep, GssFailure> {
         self.0.step(&HelperRequest::Token { token })
     }
@@ -207,7 +207,7 @@ impl KerberosInitiator {
     /// The MIC of `data` in the established context.
     ///
     /// # Errors
-    /// The library's words.
+    /// [`GssFailure`] with the library's message.
     pub fn mic(&self, data: Vec<u8>) -> Result<Vec<u8>, GssFailure> {
         match self.0.call(&HelperRequest::Sign { data })? {
             HelperReply::Mic(mic) => Ok(mic),
@@ -235,7 +235,7 @@ impl KerberosAcceptor {
     /// Starts an acceptor with the machine's keytab.
     ///
     /// # Errors
-    /// The library's words, for example that the keytab has no key.
+    /// [`GssFailure`] with the library's message, for example that the keytab has no key.
     pub fn start(executable: &SelfExe, terms: AcceptorTerms) -> Result<Self, GssFailure> {
         let helper = HelperProcess::of_server(executable)?;
         helper.done(&HelperRequest::Accept(terms))?;
@@ -245,7 +245,7 @@ impl KerberosAcceptor {
     /// Takes the client's token.
     ///
     /// # Errors
-    /// The library's words, with a token for the client if there is one.
+    /// [`GssFailure`] with the library's message, with a token for the client if there is one.
     pub fn step(&self, token: Vec<u8>) -> Result<ContextStep, GssFailure> {
         self.0.step(&HelperRequest::Token { token })
     }
@@ -253,7 +253,7 @@ impl KerberosAcceptor {
     /// Verifies the client's MIC of `data` and names the client.
     ///
     /// # Errors
-    /// The library's words; then nobody has proved anything.
+    /// [`GssFailure`] with the library's message; then nobody has proved anything.
     pub fn verify(&self, data: Vec<u8>, mic: Vec<u8>) -> Result<Client, GssFailure> {
         match self.0.call(&HelperRequest::Verify { data, mic })? {
             HelperReply::Client(client) => Ok(client),
@@ -266,7 +266,7 @@ impl KerberosAcceptor {
 /// (krb5_kuserok).
 ///
 /// # Errors
-/// The library's words.
+/// [`GssFailure`] with the library's message.
 pub fn authorize(
     executable: &SelfExe,
     ids: Option<UserIds>,
@@ -287,7 +287,7 @@ pub fn authorize(
 /// Writes a delegated credential to a new file at `path` below /tmp, with the ids of its user.
 ///
 /// # Errors
-/// The library's words, or that the file exists.
+/// [`GssFailure`] with the library's message, or that the file exists.
 pub fn store(
     executable: &SelfExe,
     ids: Option<UserIds>,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use keys::{KeySpec, PresentedKey, PrivateKey};
 use zeroize::Zeroizing;
 
-use super::InstallSettings;
+use super::{HAS_SERVER, InstallSettings};
 
 /// Manual pages and completions: where below the prefix, and what (made by build.rs).
 pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/share.rs"));
@@ -16,6 +16,7 @@ pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/s
 /// Programs that the binary is when it is called by their names.
 const LINKS: &[&str] = &[
     "ssh",
+    #[cfg(target_env = "gnu")]
     "sshd",
     "sftp-server",
     "scp",
@@ -126,7 +127,7 @@ impl InstallPlan {
                 target: target.clone(),
             });
         }
-        for (place, text) in SHARED {
+        for (place, text) in SHARED.iter().filter(|(place, _)| is_for_this_build(place)) {
             files.push(Planned::Text {
                 path: settings.prefix.join(place),
                 text: (*text).to_owned(),
@@ -134,37 +135,13 @@ impl InstallPlan {
                 keep: false,
             });
         }
-        if !settings.openssh_config {
-            files.extend(own_configuration(settings)?);
+        if HAS_SERVER {
+            files.extend(of_server(settings)?);
         }
-        files.push(Planned::Text {
-            path: "/etc/pam.d/fulmar".into(),
-            text: pam_service(settings),
-            mode: 0o644,
-            keep: true,
-        });
-        let texts = units(settings, &binary)
-            .into_iter()
-            .chain(if settings.is_below_usr() {
-                vec![
-                    (
-                        "/usr/lib/sysusers.d/fulmar.conf".into(),
-                        SYSTEM_USER.to_owned(),
-                    ),
-                    (
-                        "/usr/lib/tmpfiles.d/fulmar.conf".into(),
-                        EMPTY_ROOT.to_owned(),
-                    ),
-                ]
-            } else {
-                Vec::new()
-            });
-        files.extend(texts.map(|(path, text)| Planned::Text {
-            path,
-            text,
-            mode: 0o644,
-            keep: false,
-        }));
+        // A package that is unpacked anywhere cannot know the path that a unit names.
+        if HAS_SERVER || !settings.package {
+            files.extend(units(settings, &binary).into_iter().map(unchanged));
+        }
         Ok(Self { files })
     }
 
@@ -178,7 +155,7 @@ impl InstallPlan {
         };
         let remove = format!("fulmar install --remove{}", settings.places());
         let mut start = String::new();
-        if settings.root == Path::new("/") && !settings.replace_openssh {
+        if HAS_SERVER && settings.root == Path::new("/") && !settings.replace_openssh {
             start = format!(
                 "To start the server on {port}: systemctl daemon-reload && systemctl enable --now fulmar-sshd\n"
             );
@@ -189,6 +166,46 @@ impl InstallPlan {
             links.display()
         )
     }
+}
+
+/// True for a page or completion of what this build has.
+fn is_for_this_build(place: &str) -> bool {
+    HAS_SERVER
+        || !["/fulmar-sshd.8", "/fulmar_sshd_config.5"]
+            .iter()
+            .any(|page| place.ends_with(page))
+}
+
+/// A text that a later installation replaces.
+fn unchanged((path, text): (PathBuf, String)) -> Planned {
+    Planned::Text {
+        path,
+        text,
+        mode: 0o644,
+        keep: false,
+    }
+}
+
+/// What only the server needs, besides its units.
+fn of_server(settings: &InstallSettings) -> io::Result<Vec<Planned>> {
+    let mut files = match settings.openssh_config {
+        true => Vec::new(),
+        false => own_configuration(settings)?,
+    };
+    files.push(Planned::Text {
+        path: "/etc/pam.d/fulmar".into(),
+        text: pam_service(settings),
+        mode: 0o644,
+        keep: true,
+    });
+    if settings.is_below_usr() {
+        let texts = [("sysusers.d", SYSTEM_USER), ("tmpfiles.d", EMPTY_ROOT)];
+        files.extend(texts.map(|(folder, text)| {
+            let path = format!("/usr/lib/{folder}/fulmar.conf");
+            unchanged((path.into(), text.to_owned()))
+        }));
+    }
+    Ok(files)
 }
 
 fn own_configuration(settings: &InstallSettings) -> io::Result<Vec<Planned>> {
@@ -332,18 +349,22 @@ fn units(settings: &InstallSettings, binary: &Path) -> Vec<(PathBuf, String)> {
         true => Path::new("/usr/lib/systemd"),
         false => Path::new("/etc/systemd"),
     };
-    let texts = [
+    let agent = [
+        ("user/fulmar-agent.service", agent_unit(binary)),
+        ("user/fulmar-agent.socket", AGENT_SOCKET.to_owned()),
+    ];
+    let server = [
         ("system/fulmar-sshd.service", unit(settings, binary)),
         ("system/fulmar-sshd.socket", socket(settings)),
         (
             "system/fulmar-sshd@.service",
             connection_unit(settings, binary),
         ),
-        ("user/fulmar-agent.service", agent_unit(binary)),
-        ("user/fulmar-agent.socket", AGENT_SOCKET.to_owned()),
     ];
-    texts
+    server
         .into_iter()
+        .filter(|_| HAS_SERVER)
+        .chain(agent)
         .map(|(name, text)| (folder.join(name), text))
         .collect()
 }

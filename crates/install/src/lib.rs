@@ -46,6 +46,18 @@ const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N
      --remove          remove the installed files that have not been changed since\n\
      --dry-run         show the steps only\n";
 
+/// False in a build with musl, which has the client's programs alone.
+const HAS_SERVER: bool = cfg!(target_env = "gnu");
+
+/// Flags that are about the server.
+const OF_SERVER: [&str; 5] = [
+    "port",
+    "openssh-config",
+    "replace-sshd",
+    "replace-openssh",
+    "pam",
+];
+
 /// Mode of ssh-keysign: set-user-ID.
 const KEYSIGN_MODE: u32 = 0o4755;
 
@@ -211,6 +223,11 @@ fn parse(args: Vec<OsString>) -> Result<Option<InstallSettings>, String> {
             Word::Flag(flag, value) => (flag, value),
             Word::Operand(operand) => return Err(format!("unknown argument {operand:?}")),
         };
+        if !HAS_SERVER && OF_SERVER.contains(&flag) {
+            return Err(format!(
+                "--{flag} is about the server, which this build does not have"
+            ));
+        }
         match flag {
             "prefix" => settings.prefix = absolute(value)?,
             "root" => settings.root = absolute(value)?,

@@ -46,7 +46,7 @@ pub use presented::PresentedKey;
 pub use private_key::{GenerateError, KeySpec, PrivateKey, SecurityKeyParts};
 pub use public_key::{EcCurve, PublicKey};
 pub use signature::{SecurityKeySignature, Signature, VerifyPolicy};
-pub use wire::permissions::{Permission, Permissions};
+pub use wire::permissions::{Permission, Permissions, PermitTarget};
 
 /// Longest key blob or certificate that is parsed, in bytes. A 16384-bit RSA key takes about 2 KiB;
 /// a certificate with the longest lists is well below this.

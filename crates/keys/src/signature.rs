@@ -43,6 +43,19 @@ impl Default for VerifyPolicy {
     }
 }
 
+impl VerifyPolicy {
+    /// The policy for host keys: nobody is at a server to touch its security key, and OpenSSH's
+    /// sshd asks for no touch.
+    #[must_use]
+    pub fn of_host(min_rsa_bits: usize) -> Self {
+        Self {
+            min_rsa_bits,
+            require_user_presence: false,
+            require_user_verification: false,
+        }
+    }
+}
+
 /// A parsed signature blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature<'a> {

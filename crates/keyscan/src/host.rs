@@ -154,8 +154,8 @@ impl ScannedHost {
         }
     }
 
-    /// A server whose RSA key cannot be asked for has it all the same (in a build with the feature
-    /// `strict`).
+    /// Reports that a server has an RSA key which cannot be asked for. That happens in a build with the
+    /// feature `strict` alone: other builds know `ssh-rsa`, and ask for such keys.
     fn explain_sha1(&self, offered: &[String], options: &KeyscanOptions) {
         let Some(rsa) = key_types::position_by_name("rsa").filter(|_| !options.certificates) else {
             return;

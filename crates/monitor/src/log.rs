@@ -3,7 +3,10 @@
 //! before it is written.
 
 use std::cell::{Cell, RefCell};
+use std::panic::Location;
 
+use config::log_verbose;
+use config::server::LoggingOptions;
 use privsep::LogLevel;
 use sys::syslog::Facility;
 
@@ -38,6 +41,8 @@ pub(crate) struct Log {
     /// Lines are JSON objects (LogFormat).
     is_json: Cell<bool>,
     subject: RefCell<LogSubject>,
+    /// LogVerbose: places in the source whose lines are written at any level.
+    places: RefCell<Vec<String>>,
     /// True if the command line has set the level, which [`Log::follow`] then keeps.
     is_forced: bool,
     sink: LogSink,
@@ -66,6 +71,7 @@ impl Log {
             level: Cell::new(level),
             is_json: Cell::new(false),
             subject: RefCell::default(),
+            places: RefCell::default(),
             is_forced: false,
             sink,
         }
@@ -91,12 +97,13 @@ impl Log {
         Self { is_forced, ..self }
     }
 
-    /// Sets the level that the configuration gives for a client or a user, which a Match block may
-    /// change.
-    pub(crate) fn follow(&self, level: LogLevel) {
+    /// Sets the level and LogVerbose that the configuration gives for a client or a user, which a Match
+    /// block may change.
+    pub(crate) fn follow(&self, logging: &LoggingOptions) {
         if !self.is_forced {
-            self.level.set(level);
+            self.level.set(logging.log_level);
         }
+        self.places.replace(logging.log_verbose.clone());
     }
 
     /// Chooses the form of the lines from now on (LogFormat).
@@ -115,22 +122,47 @@ impl Log {
         self.subject.borrow_mut().user = Some(user);
     }
 
-    /// Writes `text`, escaped and truncated, if `level` is enabled.
+    /// LogVerbose, for the processes that log through this one.
+    pub(crate) fn forced_places(&self) -> Vec<String> {
+        self.places.borrow().clone()
+    }
+
+    /// Writes `text`, escaped and truncated, if `level` is enabled or LogVerbose names the caller.
+    #[track_caller]
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
         self.marked(level, text, "");
     }
 
     /// As [`Log::line`], followed by `mark`. Truncation of `text` never removes the mark, because
     /// the mark names the process that the text came from.
+    #[track_caller]
     pub(crate) fn marked(&self, level: LogLevel, text: &str, mark: &str) {
-        // No line has the level QUIET; a process without privileges could claim it.
-        if level > self.level() || level == LogLevel::Quiet {
+        let tag = log_verbose::tag(&self.places.borrow(), Location::caller());
+        if tag.is_none() && level > self.level() {
             return;
         }
-        let text = privsep::log_text(text);
+        let tag = tag.map_or_else(String::new, |tag| format!("{tag}: "));
+        let text = format!("{tag}{}", privsep::log_text(text));
+        self.write(level, &text, mark);
+    }
+
+    /// Writes a line of another process, whose own place LogVerbose names if it `is_forced`: that counts
+    /// where LogVerbose names any.
+    pub(crate) fn relay(&self, level: LogLevel, is_forced: bool, text: &str, mark: &str) {
+        let is_forced = is_forced && !self.places.borrow().is_empty();
+        if is_forced || level <= self.level() {
+            self.write(level, &privsep::log_text(text), mark);
+        }
+    }
+
+    fn write(&self, level: LogLevel, text: &str, mark: &str) {
+        // No line has the level QUIET; a process without privileges could claim it.
+        if level == LogLevel::Quiet {
+            return;
+        }
         let is_json = self.is_json.get();
         let text = match is_json {
-            true => json(level, &text, mark, &self.subject.borrow()),
+            true => json(level, text, mark, &self.subject.borrow()),
             false => format!("{}{text}{mark}", prefix(level)),
         };
         match &self.sink {
@@ -149,6 +181,7 @@ impl Log {
     }
 
     /// Logs an error that ends the process.
+    #[track_caller]
     pub(crate) fn fatal(&self, text: &str) {
         self.line(LogLevel::Fatal, text);
     }
@@ -278,5 +311,35 @@ mod tests {
         assert_eq!(forced_level(1), Some(LogLevel::Quiet));
         assert_eq!(forced_level(6), Some(LogLevel::Debug1));
         assert_eq!(forced_level(99), Some(LogLevel::Debug3));
+    }
+
+    #[test]
+    fn lines_of_places_that_are_named_are_written_at_any_level() {
+        let log = Log::to_memory(LogLevel::Quiet);
+        log.debug("no");
+        log.places
+            .replace(vec!["kex.c:*,monitor/log.rs:*".to_owned()]);
+        log.debug("x\u{1b}");
+        log.error("yes");
+        log.relay(LogLevel::Debug3, true, "relayed", PREAUTH);
+        log.relay(LogLevel::Debug3, false, "no", PREAUTH);
+        log.relay(LogLevel::Quiet, true, "no", PREAUTH);
+        log.places.replace(vec!["client/*".to_owned()]);
+        log.error("no");
+        let lines = log.lines();
+        let starts = [
+            "debug1: monitor/log.rs:",
+            "error: monitor/log.rs:",
+            "debug3: relayed [preauth]",
+        ];
+        assert_eq!(lines.len(), starts.len(), "{lines:?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{lines:?}");
+        }
+        assert!(lines[0].ends_with(": x\\033"), "{lines:?}");
+        // Without places a process of less trust forces nothing.
+        log.places.replace(Vec::new());
+        log.relay(LogLevel::Error, true, "no", PREAUTH);
+        assert_eq!(log.lines().len(), starts.len());
     }
 }

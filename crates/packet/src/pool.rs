@@ -114,6 +114,18 @@ impl BufPool {
         self.bulk.shed(KEPT_BULK);
     }
 
+    /// Returns true if [`BufPool::shed_all`] would free a buffer.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        !(self.small.free.is_empty() && self.bulk.free.is_empty())
+    }
+
+    /// Frees every buffer, for a connection that is one of many in its process.
+    pub fn shed_all(&mut self) {
+        self.small.shed(0);
+        self.bulk.shed(0);
+    }
+
     /// Recycles `buf`, or frees it if the free list is full or the pool does not keep its size.
     pub fn give(&mut self, buf: PacketBuf) {
         let payload = buf.allocated().saturating_sub(HEADROOM + TAILROOM);

@@ -153,6 +153,11 @@ impl Slab {
         self.filled_slab || !self.retired.is_empty()
     }
 
+    /// Returns true if there is a slab.
+    pub(crate) fn has_any(&self) -> bool {
+        self.current.capacity() > 0 || !self.retired.is_empty()
+    }
+
     /// Frees every slab, including the current one, that holds no unread bytes and no packets in
     /// use. Slabs that kept payloads pin stay counted.
     pub(crate) fn shed(&mut self) {

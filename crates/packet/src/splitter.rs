@@ -111,6 +111,13 @@ impl Splitter {
         self.slab.has_filled_slab()
     }
 
+    /// Returns true if there is receive memory that [`Splitter::shed`] may free, be it that of a few
+    /// small packets.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        self.slab.has_any()
+    }
+
     /// Frees receive memory that holds no data; the next read allocates again.
     pub fn shed(&mut self) {
         self.slab.shed();

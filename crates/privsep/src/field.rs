@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use wire::permissions::Permissions;
+use wire::permissions::{Permissions, PermitTarget};
 use wire::{DecodeError, Put, Reader};
 use zeroize::Zeroizing;
 
@@ -113,6 +113,21 @@ impl Field for Permissions {
     }
     fn write(&self, out: &mut Vec<u8>) {
         out.put_u32(self.to_bits());
+    }
+}
+
+impl Field for PermitTarget {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            is_udp: Field::read(reader)?,
+            host: Field::read(reader)?,
+            port: Field::read(reader)?,
+        })
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        self.is_udp.write(out);
+        self.host.write(out);
+        self.port.write(out);
     }
 }
 

@@ -34,6 +34,7 @@ macro_rules! line_levels {
     };
     (@ $method:ident $level:ident $text:literal) => {
         #[doc = $text]
+        #[track_caller]
         pub(crate) fn $method(&self, text: &str) {
             self.line($crate::LogLevel::$level, text);
         }

@@ -14,7 +14,16 @@ fn grant() -> SessionGrant {
         chroot: None,
         forced_command: Some("true".into()),
         restrictions: Restrictions {
-            permit_open: vec!["localhost:80".into()],
+            permit_open: vec![wire::permissions::PermitTarget {
+                is_udp: false,
+                host: "localhost".into(),
+                port: Some(80),
+            }],
+            permit_listen: vec![wire::permissions::PermitTarget {
+                is_udp: true,
+                host: "*".into(),
+                port: None,
+            }],
             ..Restrictions::none()
         },
         key_environment: vec![("A".into(), "b".into())],
@@ -35,7 +44,9 @@ fn grant() -> SessionGrant {
         pam_shows_motd: false,
         auth_info: "publickey ssh-ed25519 AAAA".into(),
         log_level: LogLevel::Info,
+        log_verbose: vec!["*".into()],
         password_expired: false,
+        selinux_context: Some("a:b:c".into()),
     }
 }
 
@@ -65,6 +76,7 @@ fn round_trip<M: Message + PartialEq + core::fmt::Debug>(message: &M) {
 fn messages_come_back_as_they_went_and_no_prefix_decodes() {
     round_trip(&Log {
         level: LogLevel::Verbose,
+        is_forced: true,
         text: "x".into(),
         tail: Some(" y".into()),
     });

@@ -74,6 +74,9 @@ pub struct TransportConfig {
     pub compression: Vec<String>,
     /// Settings for compressing the data that we send, if compression is negotiated.
     pub deflate: DeflateSettings,
+    /// Our identification line names OpenSSH first and ourselves in the comment, for peers that use
+    /// OpenSSH's extensions only with a server of that name.
+    pub version_names_openssh: bool,
     /// Appended to our identification line after a space; empty for none.
     pub version_comment: String,
     /// Rekey after this many bytes in either direction; `None` for the cipher's own limit.
@@ -103,6 +106,9 @@ pub struct TransportConfig {
     /// Cookie of the first KEXINIT instead of a random one, for a server whose acceptor sent
     /// identification line and KEXINIT before the connection was created. A cookie is used once.
     pub cookie: Option<[u8; 16]>,
+    /// True for one of thousands of connections of a process: while it is idle it keeps no buffer, not
+    /// even the few that keystrokes need.
+    pub saves_memory: bool,
 }
 
 impl TransportConfig {
@@ -166,6 +172,7 @@ impl Default for TransportConfig {
             macs: strings(algorithms::MACS),
             compression: strings(&[names::COMPRESSION_NONE, names::COMPRESSION_ZLIB_OPENSSH]),
             deflate: DeflateSettings::default(),
+            version_names_openssh: false,
             version_comment: String::new(),
             rekey_bytes: None,
             rekey_ms: None,
@@ -179,6 +186,7 @@ impl Default for TransportConfig {
             group_exchange_bits: (2048, 3072, 8192),
             guess: KexGuess::default(),
             cookie: None,
+            saves_memory: false,
         }
     }
 }

@@ -46,3 +46,7 @@ pub type Millis = u64;
 /// Software name that follows `SSH-2.0-` in our identification line. A peer that sends it is a
 /// Fulmar and may get larger packets.
 pub const SOFTWARE_NAME: &str = "Fulmar_";
+
+/// What our identification line names first if the configuration says so: the version of OpenSSH whose
+/// behaviour and extensions ours are.
+pub const OPENSSH_NAME: &str = "OpenSSH_10.6";

@@ -17,6 +17,9 @@ pub struct Quirks {
     /// As a sender it reads input for as long as its window is open, and moves all of that input for
     /// each packet once the input exceeds 16 MiB.
     pub accumulates_input: bool,
+    /// As a client of files it sends the path of a new symbolic link before the link's target, as the
+    /// draft says, unless the server's version line names OpenSSH (PROTOCOL §4.1).
+    pub links_by_draft: bool,
     /// How it treats messages that a client sends before the answers to earlier ones.
     pub pipelining: Pipelining,
 }
@@ -42,7 +45,18 @@ struct QuirksRow {
     accumulates_from: Option<(u32, u32)>,
 }
 
-const TABLE: [QuirksRow; 3] = [
+/// Nothing is known but [`Quirks::links_by_draft`].
+const LINKS_BY_DRAFT: Quirks = Quirks {
+    is_fulmar: false,
+    knows_openssh_extensions: false,
+    accepts_rekey_guess: false,
+    answers_keepalives: false,
+    accumulates_input: false,
+    links_by_draft: true,
+    pipelining: Pipelining::Unknown,
+};
+
+const TABLE: [QuirksRow; 7] = [
     QuirksRow {
         software: crate::SOFTWARE_NAME,
         quirks: Quirks {
@@ -51,6 +65,7 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: true,
             accumulates_input: false,
+            links_by_draft: false,
             pipelining: Pipelining::InOrder,
         },
         accumulates_from: None,
@@ -63,6 +78,7 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: true,
             accumulates_input: false,
+            links_by_draft: false,
             pipelining: Pipelining::InOrder,
         },
         // `CHAN_INPUT_MAX` of its channels.c.
@@ -76,8 +92,29 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: false,
             accumulates_input: false,
+            links_by_draft: false,
             pipelining: Pipelining::AfterLogin,
         },
+        accumulates_from: None,
+    },
+    QuirksRow {
+        software: "AsyncSSH_",
+        quirks: LINKS_BY_DRAFT,
+        accumulates_from: None,
+    },
+    QuirksRow {
+        software: "libssh_",
+        quirks: LINKS_BY_DRAFT,
+        accumulates_from: None,
+    },
+    QuirksRow {
+        software: "ssh2js",
+        quirks: LINKS_BY_DRAFT,
+        accumulates_from: None,
+    },
+    QuirksRow {
+        software: "WinSCP_release_",
+        quirks: LINKS_BY_DRAFT,
         accumulates_from: None,
     },
 ];
@@ -90,6 +127,13 @@ impl Quirks {
             .strip_prefix("SSH-2.0-")
             .or_else(|| line.strip_prefix("SSH-1.99-"))
             .unwrap_or_default();
+        // A Fulmar that names OpenSSH first says so in the comment.
+        let software = match software.split_once(' ') {
+            Some((crate::OPENSSH_NAME, comment)) if comment.starts_with(crate::SOFTWARE_NAME) => {
+                comment
+            }
+            _ => software,
+        };
         let row = TABLE
             .iter()
             .find_map(|row| Some((row, software.strip_prefix(row.software)?)));
@@ -157,6 +201,7 @@ mod tests {
             ),
             ("SSH-1.99-OpenSSH_9.2", Pipelining::InOrder),
             ("SSH-2.0-Fulmar_0.1.0", Pipelining::InOrder),
+            ("SSH-2.0-libssh_0.10.6", Pipelining::Unknown),
             ("SSH-2.0-dropbear_2022.83", Pipelining::AfterLogin),
             ("SSH-2.0-Go", Pipelining::Unknown),
             ("SSH-2.0-AsyncSSH_2.24.0", Pipelining::Unknown),
@@ -166,6 +211,43 @@ mod tests {
             ("", Pipelining::Unknown),
         ] {
             assert_eq!(Quirks::of(line).pipelining, pipelining, "{line}");
+        }
+    }
+
+    #[test]
+    fn fulmar_is_known_where_it_names_openssh_first() {
+        let is_fulmar =
+            |software: &str| Quirks::of(&alloc::format!("SSH-2.0-{software}")).is_fulmar;
+        assert!(is_fulmar(&alloc::format!(
+            "{} Fulmar_0.1.0",
+            crate::OPENSSH_NAME
+        )));
+        assert!(is_fulmar(&alloc::format!(
+            "{} Fulmar_0.1.0 of mine",
+            crate::OPENSSH_NAME
+        )));
+        assert!(!is_fulmar(crate::OPENSSH_NAME));
+        assert!(!is_fulmar("OpenSSH_9.2p1 Fulmar_0.1.0"));
+        assert!(!is_fulmar(&alloc::format!(
+            "{} no Fulmar_0.1.0",
+            crate::OPENSSH_NAME
+        )));
+    }
+
+    #[test]
+    fn clients_that_send_links_in_the_order_of_the_draft() {
+        for (software, by_draft) in [
+            ("AsyncSSH_2.24.0", true),
+            ("libssh_0.10.6", true),
+            ("libssh2_1.10.0", false),
+            ("ssh2js1.17.0node", true),
+            ("WinSCP_release_6.5.3", true),
+            ("paramiko_5.1.0", false),
+            ("OpenSSH_9.2p1", false),
+            ("Fulmar_0.1.0", false),
+        ] {
+            let line = alloc::format!("SSH-2.0-{software}");
+            assert_eq!(Quirks::of(&line).links_by_draft, by_draft, "{line}");
         }
     }
 

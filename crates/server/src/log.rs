@@ -2,7 +2,10 @@
 //! (RLIMIT_FSIZE 0 kills a process whose standard error is a file).
 
 use std::io;
+use std::panic::Location;
+use std::sync::OnceLock;
 
+use config::log_verbose;
 use privsep::{Log, LogLevel, log_text};
 
 use crate::rpc::Rpc;
@@ -15,6 +18,7 @@ pub(crate) fn only_by(rpc: &'static Rpc) -> io::Result<()> {
     std::panic::set_hook(Box::new(move |panic| {
         let _ = rpc.send(&Log {
             level: LogLevel::Error,
+            is_forced: false,
             text: log_text(&panic.to_string()),
             tail: None,
         });
@@ -22,7 +26,15 @@ pub(crate) fn only_by(rpc: &'static Rpc) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the lines that the configured level permits.
+/// LogVerbose of the connection that this process serves.
+static FORCED: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Sets LogVerbose for this process, once.
+pub(crate) fn force(overrides: Vec<String>) {
+    let _ = FORCED.set(overrides);
+}
+
+/// Sends the lines that the configured level permits, and those of places that LogVerbose names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Logger<'a> {
     rpc: &'a Rpc,
@@ -37,17 +49,29 @@ impl<'a> Logger<'a> {
 
     /// Sends a line, escaped so that text from a peer cannot forge another line. A send error is
     /// ignored: the next request reports that the monitor has gone.
+    #[track_caller]
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
-        if level <= self.level {
+        self.send(level, Location::caller(), text, None);
+    }
+
+    fn send(&self, level: LogLevel, at: &Location<'_>, text: &str, tail: Option<&str>) {
+        let tag = FORCED.get().and_then(|lists| log_verbose::tag(lists, at));
+        if level <= self.level || tag.is_some() {
+            let text = log_text(text);
             let _ = self.rpc.send(&Log {
                 level,
-                text: log_text(text),
-                tail: None,
+                is_forced: tag.is_some(),
+                text: match tag {
+                    Some(tag) => format!("{tag}: {text}"),
+                    None => text,
+                },
+                tail: tail.map(log_text),
             });
         }
     }
 
     /// Logs a DISCONNECT from the client, as an error unless the reason is BY_APPLICATION.
+    #[track_caller]
     pub(crate) fn disconnect(&self, peer: &str, reason: u32, words: &str) {
         let level = match reason {
             wire::message::reason::BY_APPLICATION => LogLevel::Info,
@@ -61,14 +85,9 @@ impl<'a> Logger<'a> {
 
     /// Sends a line into which the monitor inserts the user and address, between `before` and
     /// `after`. The monitor logs it after this process has ended.
+    #[track_caller]
     pub(crate) fn last_words(&self, level: LogLevel, before: &str, after: &str) {
-        if level <= self.level {
-            let _ = self.rpc.send(&Log {
-                level,
-                text: log_text(before),
-                tail: Some(log_text(after)),
-            });
-        }
+        self.send(level, Location::caller(), before, Some(after));
     }
 
     privsep::line_levels!(error, info, verbose, debug, debug2);

@@ -230,6 +230,7 @@ mod tests {
             &monitor,
             &Log {
                 level: LogLevel::Info,
+                is_forced: false,
                 text: "x".into(),
                 tail: None,
             }

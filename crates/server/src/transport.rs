@@ -31,6 +31,7 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
         ciphers: take(&mut options.algorithms.ciphers),
         macs: take(&mut options.algorithms.macs),
         compression,
+        version_names_openssh: options.connection.version_names_openssh,
         version_comment: options
             .connection
             .version_addendum

@@ -50,6 +50,9 @@ impl Library {
 }
 
 fn last_error() -> String {
+    if cfg!(target_feature = "crt-static") {
+        return "this build is static and loads no libraries".to_owned();
+    }
     // SAFETY: dlerror returns null or a string valid until the next dl call of
     // this thread; it is copied at once.
     let text = unsafe { crate::ffi::copy_c_str(libc::dlerror(), 512) };

@@ -1,12 +1,16 @@
 //! Returns unused memory to the system while a process waits.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
 /// Idle time after which a process returns memory. A login does not wait that long; it would only
 /// have to allocate the memory again.
 pub const REST: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Keeps the heap of this process in one mapping, whatever the number of threads, so that
-/// [`lock_heap`] reaches all of it. Call it before threads start.
+/// [`lock_heap`] reaches all of it. Call it before threads start. musl has no such setting.
 pub fn use_one_heap() {
+    #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two numbers.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
@@ -19,8 +23,12 @@ pub fn use_one_heap() {
 /// result of [`heap_start`].
 ///
 /// # Errors
-/// The kernel's error; `OutOfMemory` if the `MEMLOCK` limit is too low.
+/// The kernel's error; `OutOfMemory` if the `MEMLOCK` limit is too low; `Unsupported` with musl, whose
+/// heap is not one mapping.
 pub fn lock_heap(start: usize) -> std::io::Result<()> {
+    if cfg!(not(target_env = "gnu")) {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    }
     let page = rustix::param::page_size();
     let start = start & !(page - 1);
     let Some(length) = heap_end().checked_sub(start).filter(|length| *length > 0) else {
@@ -76,6 +84,7 @@ impl CodePages {
 
     /// Takes them out of this process's memory, for a program that waits long: what runs again
     /// is found in the system's cache of files.
+    #[inline]
     pub fn give_back(self) {
         if self.bytes == 0 {
             return;
@@ -89,6 +98,26 @@ impl CodePages {
                 libc::MADV_DONTNEED,
             );
         }
+    }
+}
+
+impl CodePages {
+    /// [`give_back`](Self::give_back), then waits until `fd` is readable, at most for `timeout`; a signal
+    /// may end the wait, too. Nothing runs between both, so that no more of the code is in memory during the
+    /// wait than the kernel reads with this function, usually 64 KiB.
+    #[inline(never)]
+    pub fn wait_without(self, fd: BorrowedFd<'_>, timeout: Option<Duration>) {
+        let limit_ms = timeout.map_or(-1, |limit| {
+            i32::try_from(limit.as_millis()).unwrap_or(i32::MAX)
+        });
+        let mut waiting = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        self.give_back();
+        // SAFETY: one entry, of this frame.
+        unsafe { libc::poll(&raw mut waiting, 1, limit_ms) };
     }
 }
 
@@ -119,8 +148,9 @@ pub fn rest() {
 
 /// Returns freed heap memory to the system, wherever it lies in the heap: the C library by itself
 /// does so only at the heap's end, where one small allocation can prevent it. Scans the whole heap,
-/// so call it only when idle.
+/// so call it only when idle. musl returns memory when it is freed.
 pub fn trim() {
+    #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointer, and touches only what the allocator holds as free.
     unsafe {
         libc::malloc_trim(0);
@@ -179,6 +209,8 @@ fn thread_stack_start() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     /// Resident KiB of the mapping that holds `address`.
@@ -242,5 +274,18 @@ mod tests {
         assert!(code.bytes > 0);
         code.give_back();
         assert_eq!(CodePages::find().bytes, code.bytes);
+    }
+
+    #[test]
+    fn a_wait_without_code_ends_when_there_is_something_or_in_time() {
+        let code = CodePages::find();
+        let (ours, theirs) = crate::io::pipe().unwrap();
+        code.wait_without(ours.as_fd(), Some(Duration::from_millis(1)));
+        crate::io::write_all(&theirs, b"x").unwrap();
+        code.wait_without(ours.as_fd(), None);
+        let mut byte = [0];
+        assert_eq!(crate::io::read(&ours, &mut byte).unwrap(), 1);
+        drop(theirs);
+        code.wait_without(ours.as_fd(), None);
     }
 }

@@ -41,6 +41,12 @@ pub(crate) fn thread_cpu_us() -> u64 {
     micros(clock(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
+/// CPU time of all threads of this process, in microseconds.
+#[must_use]
+pub fn process_cpu_us() -> u64 {
+    micros(clock(libc::CLOCK_PROCESS_CPUTIME_ID))
+}
+
 /// Seconds since 1970-01-01 UTC; 0 if the clock is set to an earlier time.
 #[must_use]
 pub fn realtime_seconds() -> u64 {
@@ -121,7 +127,7 @@ impl LocalTime {
     pub fn from_seconds(seconds: i64) -> Self {
         // SAFETY: tm is a plain C struct for which all zeroes is valid.
         let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-        let time: libc::time_t = seconds;
+        let time = seconds;
         // SAFETY: both pointers are to live locals of the right type.
         let ok = unsafe { !libc::localtime_r(&raw const time, &raw mut tm).is_null() };
         if !ok {

@@ -173,6 +173,8 @@ fn set(operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
         rustix::net::SocketFlags::CLOEXEC,
         None,
     )?;
+    // The type of an operation is the C library's choice; its number has 32 bits.
+    let operation = operation as libc::Ioctl;
     // SAFETY: each of the operations used here reads and writes one ifreq, which is live.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), operation, std::ptr::from_mut(request)) })?;
     Ok(())

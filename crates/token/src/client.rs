@@ -96,7 +96,7 @@ impl TokenLibrary {
     /// without a login, and some token needs one.
     ///
     /// # Errors
-    /// [`TokenError`]; a library without any key is none.
+    /// [`TokenError`]. A library without keys is no error: [`Self::keys`] is then empty.
     pub fn open(path: &Path, ask: AskPin<'_>) -> Result<Self, TokenError> {
         let started = crate::start(path)?;
         let mut token = Self {
@@ -132,8 +132,8 @@ impl TokenLibrary {
         &self.list.keys
     }
 
-    /// Signs with a key by its place in [`Self::keys`]; returns the signature blob. Asks for a PIN if the
-    /// token needs one, and never twice for the same.
+    /// Signs with a key by its place in [`Self::keys`]; returns the signature blob (RFC 4253 §6.6). Asks
+    /// for a PIN if the token needs one; after a wrong PIN, or none, the token's PIN is not asked for again.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -231,7 +231,7 @@ impl TokenLibrary {
     fn call(&mut self, request: &TokenRequest) -> Result<TokenReply, TokenError> {
         self.next = self.next.wrapping_add(1);
         self.stream.write_all(&request.encode(self.next))?;
-        self.printed.show_until_readable(&self.stream)?;
+        self.printed.show_until_readable(&self.stream, None)?;
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);

@@ -3,7 +3,9 @@
 //! Every permission is the extension `permit-NAME` of certificates (PROTOCOL.certkeys, "Extensions")
 //! and the options `NAME` and `no-NAME` of authorized_keys (sshd(8)), in any case there. The readers of
 //! both, the default extensions of a new certificate and the monitor's message to the session process
-//! come from this table.
+//! come from this table. [`PermitTarget`] is an entry of a list of permitted targets.
+
+use alloc::string::String;
 
 macro_rules! permissions {
     ($($(#[$doc:meta])* $name:ident $extension:literal $expired:ident;)*) => {
@@ -137,6 +139,19 @@ impl Permissions {
             _ => None,
         }
     }
+}
+
+/// A target that connections or datagrams may be forwarded to, or an address and port that the
+/// server may listen on for the client: an entry of `permitopen`, `permitlisten`, PermitOpen,
+/// PermitListen or PermitRemoteOpen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermitTarget {
+    /// The target is of datagrams, not of connections.
+    pub is_udp: bool,
+    /// Host as written, without brackets; `*` for any host.
+    pub host: String,
+    /// Port, 1 to 65535; `None` for any port.
+    pub port: Option<u16>,
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Checks that each test that docs/security.md names exists, and which libraries the binary loads.
+//! Checks that each test that docs/security.md and docs/forwarding.md name exists, and which libraries the
+//! binary loads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ fn root() -> PathBuf {
 
 #[test]
 fn every_test_that_the_catalogue_names_exists() {
-    let text = fs::read_to_string(root().join("docs/security.md")).expect("docs/security.md");
+    let documents = ["docs/security.md", "docs/forwarding.md"];
+    let text = documents.map(|path| fs::read_to_string(root().join(path)).expect(path));
+    let text = text.concat();
     let mut count = 0;
     let mut missing = Vec::new();
     for name in text.split('`').skip(1).step_by(2) {

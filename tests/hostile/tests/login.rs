@@ -3,7 +3,7 @@
 use hostile::adversary::{Adversary, Offer, publickey_fields, userauth};
 use hostile::subject::{Memory, PASSWORD, Subject};
 use keys::{PrivateKey, SignatureAlgorithm};
-use proto::{AuthProof, Error, Event, Role, TransportConfig};
+use proto::{AuthProof, Connection, Error, Event, Role, TransportConfig};
 use wire::message::{
     Encode, ExtInfo, ServiceAccept, UserauthBanner, UserauthFailure, UserauthInfoRequest,
     UserauthInfoResponse, UserauthPkOk, UserauthSuccess,
@@ -37,6 +37,13 @@ fn server() -> Adversary<Memory> {
             .subject
             .saw(|event| matches!(event, Event::UserauthReady))
     );
+    adversary
+}
+
+/// As [`server`], after the subject has carried out a command.
+fn server_after(command: impl FnOnce(&mut Connection) -> Result<(), Error>) -> Adversary<Memory> {
+    let mut adversary = server();
+    adversary.subject.command(command);
     adversary
 }
 
@@ -192,10 +199,7 @@ fn answers_to_nothing_are_refused() {
 
 #[test]
 fn one_request_gets_one_answer() {
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_password(b"user", b"wrong"));
+    let mut adversary = server_after(|client| client.auth_password(b"user", b"wrong"));
     adversary.expect(50);
     adversary.send(&failure());
     adversary.send(&failure());
@@ -214,25 +218,16 @@ fn a_login_that_needed_no_proof_is_told_as_such() {
                 _ => None,
             })
     };
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_none(b"user"));
+    let mut adversary = server_after(|client| client.auth_none(b"user"));
     adversary.say(&UserauthSuccess {});
     assert_eq!(proof(&adversary), Some(AuthProof::Nothing));
 
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_keyboard_interactive(b"user", ""));
+    let mut adversary = server_after(|client| client.auth_keyboard_interactive(b"user", ""));
     adversary.say(&UserauthSuccess {});
     assert_eq!(proof(&adversary), Some(AuthProof::Nothing));
 
     // A request without prompts is not a question.
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_keyboard_interactive(b"user", ""));
+    let mut adversary = server_after(|client| client.auth_keyboard_interactive(b"user", ""));
     adversary.say(&UserauthInfoRequest {
         name: b"",
         instruction: b"",
@@ -244,30 +239,22 @@ fn a_login_that_needed_no_proof_is_told_as_such() {
     adversary.say(&UserauthSuccess {});
     assert_eq!(proof(&adversary), Some(AuthProof::Nothing));
 
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_password(b"user", PASSWORD));
+    let mut adversary = server_after(|client| client.auth_password(b"user", PASSWORD));
     adversary.say(&UserauthSuccess {});
     assert_eq!(proof(&adversary), Some(AuthProof::Proven));
 }
 
 #[test]
 fn success_for_a_key_that_was_only_asked_about_is_refused() {
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_publickey_query(b"user", "ssh-ed25519", b"blob"));
+    let mut adversary =
+        server_after(|client| client.auth_publickey_query(b"user", "ssh-ed25519", b"blob"));
     adversary.say(&UserauthSuccess {});
     adversary.ends_with("query without signature");
 }
 
 #[test]
 fn success_while_a_prompt_is_open_is_refused() {
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_keyboard_interactive(b"user", ""));
+    let mut adversary = server_after(|client| client.auth_keyboard_interactive(b"user", ""));
     adversary.send(&info_request(1));
     adversary.say(&UserauthSuccess {});
     adversary.ends_with("while a prompt is open");
@@ -275,10 +262,7 @@ fn success_while_a_prompt_is_open_is_refused() {
 
 #[test]
 fn no_prompt_comes_after_login() {
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_none(b"user"));
+    let mut adversary = server_after(|client| client.auth_none(b"user"));
     adversary.say(&UserauthSuccess {});
     adversary.send(&info_request(1));
     assert!(adversary.ends());
@@ -293,10 +277,8 @@ fn pk_ok_must_name_the_key_and_algorithm_that_were_asked_about() {
         (b"rsa-sha2-512", b"blob", false),
         (b"", b"", false),
     ] {
-        let mut adversary = server();
-        adversary
-            .subject
-            .command(|client| client.auth_publickey_query(b"user", "ssh-ed25519", b"blob"));
+        let mut adversary =
+            server_after(|client| client.auth_publickey_query(b"user", "ssh-ed25519", b"blob"));
         adversary.say(&UserauthPkOk { algorithm, key });
         assert_eq!(
             adversary
@@ -326,10 +308,7 @@ fn a_server_answers_pk_ok_with_exactly_what_was_asked() {
 #[test]
 fn a_count_of_prompts_is_not_believed() {
     for count in [u32::MAX, 1 << 31, 65, 2, 0] {
-        let mut adversary = server();
-        adversary
-            .subject
-            .command(|client| client.auth_keyboard_interactive(b"user", ""));
+        let mut adversary = server_after(|client| client.auth_keyboard_interactive(b"user", ""));
         adversary.send(&info_request(count));
         assert!(adversary.ends(), "{count}");
         assert!(!saw_prompts(&adversary));
@@ -557,10 +536,7 @@ fn banners_have_a_limit() {
 
 #[test]
 fn rounds_of_prompts_have_a_limit() {
-    let mut adversary = server();
-    adversary
-        .subject
-        .command(|client| client.auth_keyboard_interactive(b"user", ""));
+    let mut adversary = server_after(|client| client.auth_keyboard_interactive(b"user", ""));
     let mut rounds = 0;
     while rounds < 1000 && adversary.send(&info_request(1)) {
         rounds += 1;

@@ -8,7 +8,7 @@
 //!
 //! `INTEROP_OURS=openssh` replaces Fulmar by OpenSSH: a failure is then a defect of these tests or
 //! of the peer. `FULMAR_BIN` names the binary to test; by default the release build is made and
-//! used. With `INTEROP_ALL=1` copies are tested at full length ([`report::is_whole_run`]).
+//! used. With `INTEROP_ALL=1` copies and round trips are tested at full length ([`report::is_whole_run`]).
 #![forbid(unsafe_code)]
 
 pub mod account;

@@ -1,10 +1,11 @@
 //! Logins with every algorithm that two programs share.
 //!
 //! [`Check::Command`] runs one command per suite and compares its output and exit status;
-//! [`Check::RoundTrip`] sends [`ROUND_TRIP_BYTES`] through `cat` with a change of keys each MiB.
+//! [`Check::RoundTrip`] sends [`ROUND_TRIP_BYTES`] through `cat` with a change of keys each MiB, and
+//! less to programs in Python ([`Couple::lengths`]).
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -15,13 +16,18 @@ use crate::covering;
 use crate::peers::ours::Kind;
 use crate::peers::{Client, Order, Running, Server, foreign_clients, foreign_servers, openssh};
 use crate::process::{Input, hex};
-use crate::report::{Failures, skipped};
+use crate::report::{Failures, is_whole_run, skipped};
 use crate::suite::{Algorithms, Space, Suite, is_aead};
 
 /// Bytes in each direction of a round trip.
 pub const ROUND_TRIP_BYTES: usize = 10 << 20;
 /// Bytes between key exchanges in a round trip.
 pub const REKEY_BYTES: u64 = 1 << 20;
+
+/// Bytes in each direction of a round trip with a program in Python: more than its window of 2 MiB.
+const SHORT_BYTES: usize = 3 << 20;
+/// Bytes between key exchanges of such a round trip.
+const SHORT_REKEY_BYTES: u64 = 384 << 10;
 
 /// The tested rows of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +61,18 @@ impl Couple {
     #[must_use]
     pub fn name(&self) -> String {
         format!("{} -> {}", self.client.name(), self.server.name())
+    }
+
+    /// Bytes in each direction of a round trip, and between its key exchanges. A program in Python needs
+    /// seconds of CPU for what others send in a tenth, and sends as much only in a whole run.
+    fn lengths(&self) -> (usize, u64) {
+        let name = self.name();
+        let is_slow = name.contains("asyncssh") || name.contains("paramiko");
+        if is_slow && !is_whole_run() {
+            (SHORT_BYTES, SHORT_REKEY_BYTES)
+        } else {
+            (ROUND_TRIP_BYTES, REKEY_BYTES)
+        }
     }
 
     /// The common algorithms, with hints of which peer is missing.
@@ -141,7 +159,7 @@ pub fn run(
     workers: usize,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Tally {
-    let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
+    let rekey = (check == Check::RoundTrip).then_some(couple.lengths().1);
     let start = || couple.server.start(common, rekey);
     let shares = couple.client.chooses();
     let at_once = couple.server.logins_at_once();
@@ -217,7 +235,7 @@ fn once(
     check: Check,
 ) -> Result<(), String> {
     let offer = Algorithms::only(suite);
-    let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
+    let rekey = (check == Check::RoundTrip).then_some(couple.lengths().1);
     let own;
     let server = match shared {
         Some(server) => server,
@@ -257,7 +275,11 @@ fn command(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), 
 }
 
 fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), String> {
-    let (data, digest) = test_data();
+    let (length, rekey) = couple.lengths();
+    let (data, digest) = match length {
+        SHORT_BYTES => short_data(),
+        _ => test_data(),
+    };
     // paramiko answers CLOSE on the only thread that can finish a key exchange, and waits there for
     // the end of an exchange that it has requested itself: CLOSE must not follow data that make it
     // request one.
@@ -268,7 +290,7 @@ fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(
     };
     let order = Order {
         input: Input::File(data),
-        rekey_bytes: Some(REKEY_BYTES),
+        rekey_bytes: Some(rekey),
         ..server.order(offer, command)
     };
     let outcome = couple.client.run(&order)?;
@@ -287,19 +309,29 @@ fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(
 /// # Panics
 /// If it cannot be written.
 pub fn test_data() -> (&'static Path, &'static str) {
-    static DATA: OnceLock<(std::path::PathBuf, String)> = OnceLock::new();
-    let (path, digest) = DATA.get_or_init(|| {
-        let bytes = noise(ROUND_TRIP_BYTES);
-        let digest = hex(HashAlgorithm::Sha256.digest(&bytes).as_ref());
-        let path = crate::fixture::file("round_trip.data");
-        if fs::read(&path).is_ok_and(|old| old == bytes) {
-            return (path, digest);
-        }
-        let fresh = crate::fixture::file(&format!("round_trip.{}", std::process::id()));
-        fs::write(&fresh, &bytes).expect("the data for round trips");
-        fs::rename(&fresh, &path).expect("the data for round trips");
-        (path, digest)
-    });
+    static DATA: OnceLock<(PathBuf, String)> = OnceLock::new();
+    let (path, digest) = DATA.get_or_init(|| stored("round_trip", ROUND_TRIP_BYTES));
+    (path, digest)
+}
+
+/// The same of [`SHORT_BYTES`].
+fn short_data() -> (&'static Path, &'static str) {
+    static DATA: OnceLock<(PathBuf, String)> = OnceLock::new();
+    let (path, digest) = DATA.get_or_init(|| stored("short_round_trip", SHORT_BYTES));
+    (path, digest)
+}
+
+/// A file of this name with [`noise`], which exists or is written, and its SHA-256 in hex.
+fn stored(name: &str, length: usize) -> (PathBuf, String) {
+    let bytes = noise(length);
+    let digest = hex(HashAlgorithm::Sha256.digest(&bytes).as_ref());
+    let path = crate::fixture::file(&format!("{name}.data"));
+    if fs::read(&path).is_ok_and(|old| old == bytes) {
+        return (path, digest);
+    }
+    let fresh = crate::fixture::file(&format!("{name}.{}", std::process::id()));
+    fs::write(&fresh, &bytes).expect("the data for round trips");
+    fs::rename(&fresh, &path).expect("the data for round trips");
     (path, digest)
 }
 

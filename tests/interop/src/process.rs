@@ -93,6 +93,17 @@ impl Outcome {
         assert_eq!(self.stdout.text(), "in\n", "{what}: {}", self.summary());
     }
 
+    /// The port that the program printed, as `-O forward -R 0:…` does.
+    ///
+    /// # Panics
+    /// If standard output is anything else.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        let text = self.stdout.text();
+        let port = text.trim().parse::<u16>();
+        port.unwrap_or_else(|_| panic!("{}", self.summary()))
+    }
+
     /// One line for a report of failures.
     #[must_use]
     pub fn summary(&self) -> String {

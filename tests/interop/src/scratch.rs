@@ -113,6 +113,34 @@ pub fn free_port() -> u16 {
     sys::socket::free_port().expect("a free port")
 }
 
+/// Shell functions for scripts that run a server and log in as the user `$GUEST`:
+/// `start_server LOG COMMAND…` starts the server and returns when it listens, or ends the script with
+/// status 94 after a minute; `as_guest COMMAND…` runs a command as the user, without an agent;
+/// `end_with STATUS` stops the server and ends the script.
+pub const SHELL_FUNCTIONS: &str = r#"
+start_server() {
+    log=$1
+    shift
+    "$@" 2>"$log" &
+    server=$!
+    tries=0
+    until grep -q "Server listening" "$log"; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || exit 94
+        sleep 0.1
+    done
+}
+as_guest() {
+    setpriv --reuid="$GUEST" --regid="$GUEST" --clear-groups \
+        env -u SSH_AUTH_SOCK HOME="$GUEST_HOME" "$@"
+}
+end_with() {
+    kill $server
+    wait $server
+    exit $1
+}
+"#;
+
 /// Calls `condition` until it is true; returns false after `limit`.
 pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;

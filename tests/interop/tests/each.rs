@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use interop::account::Guest;
 use interop::fixture;
 use interop::json;
 use interop::peers::ours::{Kind, binary};
@@ -19,6 +20,7 @@ use interop::peers::{Running, openssh};
 use interop::process::{COMMAND_LIMIT, Input, Outcome, descendants, kill, processes, run};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
+use interop::terminal::Terminal;
 
 /// A server and a configuration in which `n…` are names of it.
 struct Site {
@@ -504,6 +506,107 @@ fn jumps_ask_one_at_a_time_and_the_same_once() {
     assert_eq!(questions.len(), 2, "{asked}");
     assert!(questions[0].starts_with("Are you sure"), "{asked}");
     assert!(questions[1].starts_with("Enter passphrase"), "{asked}");
+}
+
+#[test]
+fn jumps_at_one_host_with_different_ports_get_passwords_of_their_own() {
+    let lines = "PasswordAuthentication yes\n";
+    let servers = [(); 2].map(|()| openssh::start(Kind::Fulmar, lines));
+    let [Ok(first), Ok(second)] = servers else {
+        return skipped("jumps", &"no two servers");
+    };
+    let scratch = Scratch::new();
+    let asked = scratch.join("asked");
+    let text = format!(
+        "#!/bin/sh\necho \"$1\" >>'{}'\necho wrong\n",
+        asked.display()
+    );
+    let askpass = scratch.write("askpass", text);
+    fs::set_permissions(&askpass, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let ports = [first.daemon.port, second.daemon.port];
+    let config = format!(
+        "Host n1 n3\nProxyJump 127.0.0.1:{}\nHost n2\nProxyJump 127.0.0.1:{}\nHost *\nHostName 127.0.0.1\nUser nobody-here\nPort 1\n\
+         PreferredAuthentications password\nNumberOfPasswordPrompts 1\nStrictHostKeyChecking no\n\
+         UserKnownHostsFile /dev/null\nGlobalKnownHostsFile /dev/null\nControlPath none\nLogLevel ERROR\n",
+        ports[0], ports[1]
+    );
+    let config = scratch.write("ssh_config", config);
+    let mut command = Command::new(binary());
+    command
+        .arg("each")
+        .arg("-F")
+        .arg(&config)
+        .args(["n[1-3]", "--", "true"])
+        .env("SSH_ASKPASS", &askpass)
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+    assert_eq!(found.status, 255, "{}", found.summary());
+    let asked = fs::read_to_string(asked).expect("questions");
+    let question =
+        |port: u16| format!("nobody-here@127.0.0.1:{port}: nobody-here@127.0.0.1's password: ");
+    let mut expected = ports.map(question).to_vec();
+    expected.sort();
+    assert_eq!(sorted(&asked), expected, "{}", found.summary());
+}
+
+#[test]
+fn a_password_is_asked_for_once() {
+    const PASSWORD: &str = "the user's password";
+    let guest = Guest::new().and_then(|mut guest| {
+        guest.set_password(PASSWORD)?;
+        Ok(guest)
+    });
+    let guest = match guest {
+        Ok(guest) => guest,
+        Err(why) => return skipped("logins by password", &why),
+    };
+    for kind in [Kind::OpenSsh, Kind::Fulmar] {
+        let server = match openssh::start(kind, "PasswordAuthentication yes\n") {
+            Ok(server) => server,
+            Err(why) => {
+                skipped(kind.name(), &why);
+                continue;
+            }
+        };
+        let scratch = Scratch::new();
+        let askpass = interop::site::askpass(&scratch, &[PASSWORD, "no"]);
+        let config = format!(
+            "Host n*\nHostName 127.0.0.1\nPort {}\nUser {}\nHost *\n\
+             PreferredAuthentications password\nBatchMode no\n{}",
+            server.daemon.port,
+            guest.name,
+            openssh::client_config(&server.known_hosts, "user_ed25519")
+        );
+        let config = scratch.write("ssh_config", config);
+        let mut command = Command::new(binary());
+        command
+            .arg("each")
+            .arg("-F")
+            .arg(&config)
+            .args(["n[1-5]", "--", "echo in as $USER"])
+            .env("SSH_ASKPASS", &askpass)
+            .env("SSH_ASKPASS_REQUIRE", "force");
+        let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+        assert_eq!(found.status, 0, "{}", found.summary());
+        let said = found.stdout.text();
+        let greeting = format!("in as {}\n", guest.name);
+        assert_eq!(said.matches(&greeting).count(), 5, "{said}");
+        let asked = fs::read_to_string(scratch.join("askpass.asked")).expect("questions");
+        assert_eq!(asked.lines().count(), 1, "{asked}");
+    }
+}
+
+#[test]
+fn a_terminal_shows_how_many_are_done() {
+    let Some(site) = Site::new(Kind::Fulmar) else {
+        return;
+    };
+    let mut command = site.command();
+    command.args(["n[1-3]", "--", "sleep 2; echo end"]);
+    let mut terminal = Terminal::new(&command, 80, 24);
+    terminal.expect("of 3 done, 0 failed, ");
+    terminal.expect("end");
+    assert_eq!(terminal.end(), 0, "{}", terminal.screen());
 }
 
 #[test]

@@ -63,7 +63,14 @@ fn unix_sockets_lead_to_sockets_and_ports_in_both_directions() {
         let there = there.display().to_string();
         let port = target(Does::Echo);
         let place = |name: &str| scratch.join(name);
-        let (ll, lp, rl, rp) = (place("ll"), place("lp"), place("rl"), place("rp"));
+        let (ll, lp, rl, rp) = (place("l l"), place("lp"), place("rl"), place("rp"));
+        // By the keyword; blanks are quoted or escaped there.
+        let (quoted, escaped) = (place("q q"), place("e e"));
+        let keywords = format!(
+            "LocalForward \"{}\" 127.0.0.1:{port}\nRemoteForward {} \"{there}\"\n",
+            quoted.display(),
+            escaped.display().to_string().replace(' ', "\\ ")
+        );
         let local = free_port();
         let remote = free_port();
         let specs = [
@@ -78,9 +85,9 @@ fn unix_sockets_lead_to_sockets_and_ports_in_both_directions() {
             .iter()
             .flat_map(|(flag, spec)| [*flag, spec.as_str()])
             .collect();
-        let session = Session::start(&site, &arguments);
+        let session = Session::with(&site, &keywords, &arguments);
         let bytes = vec![b'u'; 200_000];
-        for path in [&ll, &lp, &rl, &rp] {
+        for path in [&ll, &lp, &rl, &rp, &quoted, &escaped] {
             assert_eq!(through_unix(path, &bytes), bytes, "{}", path.display());
             let mode = std::fs::metadata(path).expect("a socket").permissions();
             let mode = std::os::unix::fs::PermissionsExt::mode(&mode);

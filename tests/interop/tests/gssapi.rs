@@ -14,7 +14,7 @@ use interop::peers::ours::{Kind, couples};
 use interop::process::{Input, installed};
 use interop::realm::{HOST, REALM, Realm};
 use interop::report::skipped;
-use interop::scratch::{Scratch, free_port, until};
+use interop::scratch::{SHELL_FUNCTIONS, Scratch, free_port, until};
 use interop::site::finish;
 
 /// Limit on what happens soon.
@@ -25,22 +25,11 @@ const SCRIPT: &str = r#"
 mount --make-rprivate / || exit 90
 mount --bind "$FILES/hosts" /etc/hosts || exit 91
 hostname "$NAME" || exit 92
-$SSHD -D -e -f "$FILES/sshd_config" -p "$PORT" 2>"$FILES/log" &
-server=$!
-tries=0
-until grep -q "Server listening" "$FILES/log"; do
-    tries=$((tries + 1))
-    [ $tries -lt 600 ] || exit 94
-    sleep 0.1
-done
-setpriv --reuid="$GUEST" --regid="$GUEST" --clear-groups \
-    env -u SSH_AUTH_SOCK -u KRB5_KTNAME HOME="$GUEST_HOME" $SSH -F "$FILES/client" -p "$PORT" "$@" \
+start_server "$FILES/log" $SSHD -D -e -f "$FILES/sshd_config" -p "$PORT"
+as_guest env -u KRB5_KTNAME $SSH -F "$FILES/client" -p "$PORT" "$@" \
     "$TARGET@gss.test" \
     'echo logged in; echo "cache=$KRB5CCNAME"; klist -s && klist | grep "Default principal"; cat "$SSH_USER_AUTH"; true'
-status=$?
-kill $server
-wait $server
-exit $status
+end_with $?
 "#;
 
 /// A realm, a guest with a ticket in it, and the options of a server.
@@ -168,8 +157,9 @@ impl Case {
         fs::set_permissions(self.files.join("client"), readable).unwrap();
         let port = free_port();
         let mut command = Command::new("unshare");
+        let script = format!("{SHELL_FUNCTIONS}{SCRIPT}");
         command
-            .args(["-m", "-u", "sh", "-c", SCRIPT, "sh"])
+            .args(["-m", "-u", "sh", "-c", &script, "sh"])
             .args(arguments)
             .env("FILES", self.files.path())
             .env("NAME", self.name)

@@ -11,7 +11,7 @@ use interop::fixture;
 use interop::peers::ours::{self, Kind, couples};
 use interop::process::{Input, installed, run};
 use interop::report::skipped;
-use interop::scratch::{Scratch, free_port};
+use interop::scratch::{SHELL_FUNCTIONS, Scratch, free_port};
 use interop::site::finish;
 
 /// Where OpenSSH's client looks for the program.
@@ -23,20 +23,9 @@ mount --make-rprivate / || exit 90
 mount --bind "$ETC" /etc/ssh || exit 91
 if [ -n "$OURS" ]; then mount --bind "$OURS" /usr/lib/openssh/ssh-keysign || exit 92; fi
 if [ -e /usr/local/lib/fulmar ]; then mount -t tmpfs none /usr/local/lib/fulmar || exit 93; fi
-$SSHD -D -e -f "$ETC/sshd_config" -p "$PORT" 2>"$LOG" &
-server=$!
-tries=0
-until grep -q "Server listening" "$LOG"; do
-    tries=$((tries + 1))
-    [ $tries -lt 600 ] || exit 94
-    sleep 0.1
-done
-setpriv --reuid="$GUEST" --regid="$GUEST" --clear-groups \
-    env -u SSH_AUTH_SOCK HOME="$GUEST_HOME" $SSH -F "$ETC/client" -p "$PORT" "$@" 127.0.0.1 'echo logged in'
-status=$?
-kill $server
-wait $server
-exit $status
+start_server "$LOG" $SSHD -D -e -f "$ETC/sshd_config" -p "$PORT"
+as_guest $SSH -F "$ETC/client" -p "$PORT" "$@" 127.0.0.1 'echo logged in'
+end_with $?
 "#;
 
 /// The files of a case, with a login that succeeds by default.
@@ -143,8 +132,9 @@ impl Case {
         };
         let port = free_port().to_string();
         let mut command = Command::new("unshare");
+        let script = format!("{SHELL_FUNCTIONS}{SCRIPT}");
         command
-            .args(["-m", "sh", "-c", SCRIPT, "sh"])
+            .args(["-m", "sh", "-c", &script, "sh"])
             .args(arguments)
             .env("ETC", etc)
             .env("OURS", ours)
@@ -522,6 +512,10 @@ fn keysign_signs_only_if_the_systems_configuration_says_so() {
         "EnableSSHKeysign no\n",
         "Host other\nEnableSSHKeysign yes\n",
         "Host *.invalid\nEnableSSHKeysign yes\n",
+        "Host ?*\nEnableSSHKeysign yes\n",
+        "Host ?\nEnableSSHKeysign yes\n",
+        "Match final\nEnableSSHKeysign yes\n",
+        "CanonicalizeHostname yes\nMatch canonical\nEnableSSHKeysign yes\n",
         "Match host *.invalid,127.*\nEnableSSHKeysign yes\n",
     ] {
         case.write("ssh_config", text);
@@ -549,6 +543,22 @@ fn keysign_signs_only_if_the_systems_configuration_says_so() {
 #[test]
 fn keysign_reads_the_rest_of_the_systems_configuration() {
     let Some(case) = Case::new() else { return };
+    for text in [
+        "Host *\nEnableSSHKeysign yes\n",
+        "Host !?* *\nEnableSSHKeysign yes\n",
+        "Host ?*\nEnableSSHKeysign no\nHost *\nEnableSSHKeysign yes\n",
+        "Match host *\nEnableSSHKeysign yes\n",
+        "Match !host ?*\nEnableSSHKeysign yes\n",
+    ] {
+        case.write("ssh_config", text);
+        for signer in [Kind::Fulmar, Kind::OpenSsh] {
+            if signer == Kind::OpenSsh && !Path::new(KEYSIGN).exists() {
+                continue;
+            }
+            let ended = case.run(Kind::Fulmar, Kind::Fulmar, signer, &[]);
+            assert!(ended.logged_in, "{text} {signer:?} {ended:?}");
+        }
+    }
     case.write(
         "ssh_config",
         "CanonicalizeHostname yes\nCanonicalizeFallbackLocal no\nMatch exec true\n\

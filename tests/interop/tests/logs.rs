@@ -375,14 +375,49 @@ impl Log {
 }
 
 impl Logs {
+    /// The logs of all terms, whose servers run at once: PAM lets each wrong password wait for seconds.
+    fn all(scratch: &Scratch, user: &Guest, barred: &Guest) -> Vec<Self> {
+        let log = |terms: &Terms, kind: Kind| {
+            let lines = terms
+                .log(kind, user, barred)
+                .unwrap_or_else(|why| panic!("{why}"));
+            let name = format!("{}, {}", kind.name(), terms.name);
+            let file = scratch.write(&name, lines.join("\n") + "\n");
+            Log { lines, file }
+        };
+        std::thread::scope(|scope| {
+            let begun = TERMS.iter().map(|terms| {
+                let both = [Kind::OpenSsh, Kind::Fulmar];
+                (
+                    terms,
+                    both.map(|kind| scope.spawn(move || log(terms, kind))),
+                )
+            });
+            let begun: Vec<_> = begun.collect();
+            let ended = begun.into_iter().map(|(terms, both)| {
+                let [theirs, ours] = both.map(|log| log.join().expect("a log"));
+                Self {
+                    terms,
+                    theirs,
+                    ours,
+                }
+            });
+            ended.collect()
+        })
+    }
+
     /// Fails with each event that a log reader counts differently.
     fn compare(
         &self,
         reader: &str,
-        count: impl Fn(&Log) -> BTreeMap<String, usize>,
+        count: impl Fn(&Log) -> BTreeMap<String, usize> + Sync,
         differences: &mut Vec<String>,
     ) {
-        let (theirs, ours) = (count(&self.theirs), count(&self.ours));
+        let (theirs, ours) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| count(&self.theirs));
+            let ours = count(&self.ours);
+            (theirs.join().expect("a count"), ours)
+        });
         for (address, (name, _)) in self.terms.events() {
             let address = address.to_string();
             let of = |counts: &BTreeMap<String, usize>| counts.get(&address).copied().unwrap_or(0);
@@ -443,21 +478,10 @@ fn programs_that_ban_by_the_log_count_what_they_count_for_openssh() {
         let key = fixture::text("user_ecdsa521.pub");
         guest.write(".ssh/authorized_keys", key, 0o600);
     }
+    let scratch = Scratch::new();
     let mut differences = Vec::new();
-    for terms in TERMS {
-        let scratch = Scratch::new();
-        let log = |kind: Kind| {
-            let lines = terms
-                .log(kind, &user, &barred)
-                .unwrap_or_else(|why| panic!("{why}"));
-            let file = scratch.write(kind.name(), lines.join("\n") + "\n");
-            Log { lines, file }
-        };
-        let logs = Logs {
-            terms,
-            theirs: log(Kind::OpenSsh),
-            ours: log(Kind::Fulmar),
-        };
+    for logs in Logs::all(&scratch, &user, &barred) {
+        let terms = logs.terms;
         if installed("fail2ban-regex").is_some() {
             for mode in FAIL2BAN_MODES {
                 let reader = format!("fail2ban {mode}");

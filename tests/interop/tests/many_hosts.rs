@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use interop::peers::ours::Kind;
 use interop::process::{Input, Outcome, installed, run};
-use interop::report::skipped;
+use interop::report::{is_whole_run, skipped};
 use interop::site::Site;
 
 /// Hosts of pdsh and clush.
 const HOSTS: usize = 130;
-/// Hosts of mpirun, which starts a daemon for each; these use much CPU time where all are one machine.
-const MPI_HOSTS: usize = 6;
+/// Hosts of mpirun, which starts a daemon for each; these use much CPU time where all are one machine. A
+/// whole run (`INTEROP_ALL=1`) has [`HOSTS`].
+const FEW_MPI_HOSTS: usize = 6;
 const LIMIT: Duration = Duration::from_secs(300);
+/// Limit of mpirun in a whole run.
+const LONG_LIMIT: Duration = Duration::from_secs(3600);
 
 /// A server, and a directory with our client as `ssh`, which knows the names `n…`.
 fn site() -> (Site, PathBuf) {
@@ -106,34 +109,36 @@ fn mpirun_starts_its_daemons_by_our_client() {
         return skipped("mpirun", &"it is not installed");
     };
     let (site, ssh) = site();
-    let hosts: String = (1..=MPI_HOSTS)
+    let (count, limit) = match is_whole_run() {
+        true => (HOSTS, LONG_LIMIT),
+        false => (FEW_MPI_HOSTS, LIMIT),
+    };
+    let hosts: String = (1..=count)
         .map(|host| format!("n{host} slots=1\n"))
         .collect();
     let hosts = site.running.daemon.scratch().write("hosts", hosts);
     // One after another logs in where fewer may work at once, so that each client must end when its
     // daemon has left the session.
-    let found = finish(
-        Command::new(mpirun)
+    let mut command = Command::new(mpirun);
+    let found = run(
+        command
             .args(["--mca", "plm_rsh_no_tree_spawn", "1"])
             .args(["--mca", "plm_rsh_num_concurrent", "2"])
             .args(["--mca", "plm_rsh_agent"])
             .arg(&ssh)
-            .args([
-                "--map-by",
-                "node",
-                "-np",
-                &MPI_HOSTS.to_string(),
-                "--hostfile",
-            ])
+            .args(["--map-by", "node", "-np", &count.to_string(), "--hostfile"])
             .arg(hosts)
             .args(["echo", "in"])
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    );
+        Input::Nothing,
+        limit,
+    )
+    .expect("mpirun ends");
     assert_eq!(found.status, 0, "{}", found.summary());
     assert_eq!(
         found.stdout.text(),
-        "in\n".repeat(MPI_HOSTS),
+        "in\n".repeat(count),
         "{}",
         found.summary()
     );
@@ -143,5 +148,5 @@ fn mpirun_starts_its_daemons_by_our_client() {
         .log()
         .matches("Accepted publickey")
         .count();
-    assert_eq!(logins, MPI_HOSTS, "{}", site.running.daemon.log());
+    assert_eq!(logins, count, "{}", site.running.daemon.log());
 }

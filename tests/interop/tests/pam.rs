@@ -77,6 +77,36 @@ impl Place {
     }
 }
 
+const UNIX: &str =
+    "auth required pam_unix.so\naccount required pam_unix.so\nsession required pam_permit.so\n";
+
+/// The client names submethods (KbdInteractiveDevices); a server without them asks nothing.
+#[test]
+fn submethods_that_the_client_names_are_asked_for() {
+    let Some(place) = Place::new() else { return };
+    place.service("sshd", UNIX);
+    place.service("fulmar", UNIX);
+    each(|client, server| {
+        let lines = "KbdInteractiveAuthentication yes\n";
+        let site = place.site(client, server, lines, "");
+        for (devices, is_in) in [
+            ("", true),
+            ("pam", true),
+            ("bsdauth,pam", true),
+            ("bsdauth", false),
+        ] {
+            let line = match devices {
+                "" => String::new(),
+                list => format!("\nKbdInteractiveDevices {list}"),
+            };
+            let methods = format!("keyboard-interactive{line}");
+            let outcome = finish(&mut ssh(&site, &Scratch::new(), &methods), Input::Nothing);
+            let what = format!("{client:?} {server:?} {devices:?}: {}", outcome.summary());
+            assert_eq!(outcome.stdout.text() == "in\n", is_in, "{what}");
+        }
+    });
+}
+
 /// A login with these methods, whose questions are answered with the password.
 fn ssh(site: &Site, scratch: &Scratch, methods: &str) -> Command {
     let lines = format!("PreferredAuthentications {methods}\nBatchMode no\nLogLevel INFO\n");

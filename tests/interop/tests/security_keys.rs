@@ -8,11 +8,12 @@ use fulmar::client::{AcceptAny, Auth, Config, SecurityKeyAccess, Session};
 use fulmar::keys::private_file;
 use interop::agent::program;
 use interop::fixture;
+use interop::peers::openssh;
 use interop::peers::ours::{self, Kind};
 use interop::process::{Input, Outcome, installed};
 use interop::report::skipped;
 use interop::scratch::Scratch;
-use interop::site::{Site, each, finish};
+use interop::site::{HOST, Site, each, finish};
 
 /// The dummy token where its package is installed, and the name of the copy that .ci/peers fetches into
 /// target/; another place may be named.
@@ -200,4 +201,106 @@ fn a_program_logs_in_with_a_key_file() {
             assert_eq!(ran.stdout, b"in\n", "{server:?} {of_type}");
         }
     }
+}
+
+/// A server whose only keys, with a certificate for each, are in the token; the file that knows them.
+fn served_from_a_token(client: Kind, server: Kind, provider: &Path) -> (Site, PathBuf) {
+    let scratch = Scratch::new();
+    let config = openssh::server_config(server, &scratch);
+    let mut lines: Vec<String> = config
+        .lines()
+        .filter(|line| !line.starts_with("Host"))
+        .map(str::to_owned)
+        .collect();
+    lines.push(format!("SecurityKeyProvider {}", provider.display()));
+    let mut known = format!(
+        "@cert-authority * {}\n",
+        fixture::text("host_ca.pub").trim_end()
+    );
+    for of_type in TYPES {
+        let key = made(Kind::OpenSsh, &scratch, provider, of_type, &["-t", of_type]);
+        let public = key.with_extension("pub").display().to_string();
+        let authority = fixture::file("host_ca").display().to_string();
+        let sign = [
+            "-q",
+            "-s",
+            &authority,
+            "-I",
+            "host",
+            "-h",
+            "-n",
+            "127.0.0.1",
+            &public,
+        ];
+        let signed = keygen(Kind::OpenSsh, &scratch, provider, &sign, "");
+        assert_eq!(signed.status, 0, "{}", signed.summary());
+        lines.push(format!("HostKey {}", key.display()));
+        lines.push(format!("HostCertificate {}-cert.pub", key.display()));
+        let line = std::fs::read_to_string(&public).expect("a key");
+        known.push_str(&format!("* {line}"));
+    }
+    let known = scratch.write("known", known);
+    let text = format!("{}\n", lines.join("\n"));
+    let running = openssh::start_with(server, scratch, &text);
+    let running = running.unwrap_or_else(|why| panic!("{why}"));
+    (Site { client, running }, known)
+}
+
+#[test]
+fn a_server_has_its_keys_in_security_keys() {
+    let Some(provider) = dummy() else { return };
+    each(|client, server| {
+        let (site, known) = served_from_a_token(client, server, &provider);
+        for algorithm in [
+            "sk-ssh-ed25519@openssh.com",
+            "sk-ecdsa-sha2-nistp256@openssh.com",
+            "sk-ssh-ed25519-cert-v01@openssh.com",
+            "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+        ] {
+            let extra = format!(
+                "HostKeyAlgorithms {algorithm}\nUserKnownHostsFile {}\nRekeyLimit 64K\n",
+                known.display()
+            );
+            let command = "head -c 300000 /dev/zero | cksum";
+            let outcome = site.run_with(&extra, &[HOST, command], Input::Nothing);
+            let what = format!("{client:?} {server:?} {algorithm}: {}", outcome.summary());
+            assert_eq!(outcome.status, 0, "{what}");
+            assert!(outcome.stdout.text().ends_with(" 300000\n"), "{what}");
+        }
+        let mut scan = program(client, "keyscan").expect("a scanner");
+        let port = site.running.daemon.port.to_string();
+        let types = "ed25519-sk,ecdsa-sk";
+        let found = finish(
+            scan.args(["-p", &port, "-t", types, "127.0.0.1"]),
+            Input::Nothing,
+        );
+        let found = found.stdout.text();
+        let lines: Vec<&str> = found
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .collect();
+        assert_eq!(lines.len(), 2, "{client:?} {server:?} {found}");
+    });
+}
+
+/// A token that nobody touches, and a library that has gone, end their own connections with a line of
+/// the log.
+#[test]
+fn a_server_without_its_token_says_so() {
+    let Some(provider) = dummy() else { return };
+    let scratch = Scratch::new();
+    let library = scratch.join("token.so");
+    std::fs::copy(&provider, &library).expect("a library");
+    let (site, known) = served_from_a_token(Kind::Fulmar, Kind::Fulmar, &library);
+    let extra = format!("UserKnownHostsFile {}\n", known.display());
+    assert_eq!(
+        site.run_with(&extra, &[HOST, "true"], Input::Nothing)
+            .status,
+        0
+    );
+    std::fs::remove_file(&library).expect("a library");
+    let outcome = site.run_with(&extra, &[HOST, "true"], Input::Nothing);
+    assert_eq!(outcome.status, 255, "{}", outcome.summary());
+    let log = site.running.daemon.log();
+    assert!(log.contains("security key: provider "), "{log}");
 }

@@ -118,11 +118,7 @@ fn forwardings_come_and_go_and_outlast_their_passengers() {
         let again = shared.ask("cancel", &["-L", &l]);
         assert_has(&again, "port not forwarded");
         let chosen = shared.ask("forward", &["-R", &format!("0:127.0.0.1:{count}")]);
-        let port = chosen.stdout.text();
-        let port: u16 = port
-            .trim()
-            .parse()
-            .unwrap_or_else(|_| panic!("{}", chosen.summary()));
+        let port = chosen.port();
         assert_eq!(through(port, b"12345"), b"5\n");
         let dynamic = free_port().to_string();
         assert_eq!(shared.ask("forward", &["-D", &dynamic]).status, 0);

@@ -107,11 +107,7 @@ fn sockets_are_forwarded_and_ports_of_the_servers_choice_are_cancelled() {
         }
         let zero = format!("0:{there}");
         let chosen = shared.ask("forward", &["-R", &zero]);
-        let port = chosen.stdout.text();
-        let port: u16 = port
-            .trim()
-            .parse()
-            .unwrap_or_else(|_| panic!("{}", chosen.summary()));
+        let port = chosen.port();
         assert_eq!(through(port, b"12345"), b"5\n");
         let cancelled = shared.ask("cancel", &["-R", &format!("{port}:{there}")]);
         // The master may know it by the port 0 that was asked for.
@@ -279,6 +275,82 @@ fn a_copy_uses_the_connection_of_a_pool_that_has_room() {
     let sockets = ["s", "s.1"].map(|name| shared.folder.join(name));
     let is_gone = || sockets.iter().all(|path| !path.exists());
     assert!(until(LIMIT, is_gone), "a master stays");
+}
+
+#[test]
+fn a_copy_with_several_connections_logs_in_beside_the_master() {
+    let shared = ours("Subsystem sftp internal-sftp\n");
+    let master = shared.start("");
+    let from = shared.folder.write("from", interop::matrix::noise(9 << 20));
+    let path = format!("ControlPath={}", shared.path().display());
+    let logins = || {
+        let log = shared.site.running.daemon.log();
+        log.matches("Accepted publickey").count()
+    };
+    for (flags, logs_in) in [
+        (&[][..], false),
+        (&["-n", "1"], false),
+        (&["-n", "2"], true),
+    ] {
+        let before = logins();
+        let to = shared.folder.join("to");
+        let _ = fs::remove_file(&to);
+        let mut copy = program(&shared.site, "scp");
+        copy.args(["-q", "-o", &path]).args(flags);
+        copy.arg(format!("{HOST}:{}", from.display())).arg(&to);
+        let copied = finish(&mut copy, Input::Nothing);
+        assert_eq!(copied.status, 0, "{flags:?}: {}", copied.summary());
+        assert!(fs::read(&to).unwrap() == fs::read(&from).unwrap());
+        assert_eq!(logins() > before, logs_in, "{flags:?}");
+    }
+    shared.ends(master);
+}
+
+/// True if the installed OpenSSH's `ssh` asks masters for texts, as since 10.3.
+fn asks_for_texts() -> bool {
+    let Ok(mut ssh) = Kind::OpenSsh.ssh() else {
+        return false;
+    };
+    let asked = finish(
+        ssh.args(["-S", "/nowhere/s", "-O", "channels", "nobody"]),
+        Input::Nothing,
+    );
+    !asked.stderr.text().contains("Invalid multiplex command")
+}
+
+#[test]
+fn texts_of_the_connection_pass_between_openssh_and_ours() {
+    if !asks_for_texts() {
+        return skipped(
+            "-O conninfo and -O channels of OpenSSH",
+            &"none since 10.3 is installed",
+        );
+    }
+    each(|shared| {
+        let master = shared.start("");
+        let port = shared.site.running.daemon.port;
+        let info = shared.ask("conninfo", &[]);
+        assert_eq!(info.status, 0, "{}", info.summary());
+        let text = info.stdout.text();
+        for word in [&format!("127.0.0.1:{port}"), "kexalgorithm", "cipher"] {
+            assert!(text.contains(word), "{word:?} is not in {text:?}");
+        }
+        let mut long = Background::start(
+            shared
+                .command()
+                .args([HOST, "sleep 600"])
+                .stdin(Stdio::null()),
+        )
+        .unwrap();
+        let listed = || {
+            let channels = shared.ask("channels", &[]);
+            channels.status == 0 && channels.stdout.text().contains("session")
+        };
+        assert!(until(LIMIT, listed), "the session is not listed");
+        let _ = long.0.kill();
+        let _ = long.0.wait();
+        shared.ends(master);
+    });
 }
 
 /// Anonymous memory of a process, KiB.

@@ -102,6 +102,19 @@ fn remote_programs_reach_the_display_with_all_rights_or_few() {
     });
 }
 
+/// Programs that were started before keep their connections; later ones get none.
+#[test]
+fn an_untrusted_display_is_refused_after_its_time() {
+    let Some(x) = XServer::start(8) else { return };
+    each(|client, server| {
+        let site = Site::new(client, server, &x.permits());
+        // Debian's client trusts by default.
+        let flags = ["-X", "-oForwardX11Trusted=no", "-oForwardX11Timeout=1"];
+        let outcome = x.run(&site, &flags, "sleep 2; xdpyinfo; echo end");
+        assert_eq!(outcome.stdout.text(), "end\n", "{}", outcome.summary());
+    });
+}
+
 #[test]
 fn nothing_is_forwarded_unless_both_sides_want_it() {
     let Some(x) = XServer::start(1) else { return };

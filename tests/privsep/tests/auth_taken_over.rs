@@ -377,6 +377,7 @@ fn lines_of_the_log_keep_their_mark_and_their_rate() {
     ] {
         monitor.send(&Log {
             level: LogLevel::Info,
+            is_forced: false,
             text,
             tail: None,
         });
@@ -385,6 +386,7 @@ fn lines_of_the_log_keep_their_mark_and_their_rate() {
         for _ in 0..5000 {
             monitor.send(&Log {
                 level: LogLevel::Fatal,
+                is_forced: false,
                 text: "flood".into(),
                 tail: None,
             });

@@ -64,6 +64,7 @@ fn nothing_follows_the_snapshot() {
         exchange(&HASH).encode_frame(),
         Log {
             level: LogLevel::Info,
+            is_forced: false,
             text: "more".into(),
             tail: None,
         }

@@ -40,7 +40,9 @@ pub fn outcomes(row: &Row, place: &Place, services: &Services) -> Outcomes {
     command
         .args(["-v", "-N", "-o", "LogLevel=DEBUG", "alone"])
         .env("SSH_ASKPASS", place.here.join("askpass"))
-        .env("SSH_ASKPASS_REQUIRE", "force")
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    let mut command = place.client(command);
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use interop::agent::RealAgent;
 use interop::fixture;
 use interop::peers::Running;
 use interop::peers::openssh::start_beside;
@@ -53,9 +55,16 @@ x11=no; [ -n "$DISPLAY" ] && x11=yes
 printf '<<%s|%s|%s|%s|%s|%s|%s>>\n' "$1" "$(id -u)" "$tty" "${env:-none}" "$agent" "$x11" "$SSH_ORIGINAL_COMMAND"
 "#;
 
+/// Runs the rest of its arguments where the first is the machine's `/etc/ssh`, for ssh-keysign.
+const BESIDE: &str = "mount --bind \"$1\" /etc/ssh || exit 90; shift; exec \"$@\"";
+
 /// A server and its files; all of it ends when this is dropped.
 #[derive(Debug)]
 pub struct Place {
+    /// The agent with the server's key, if it has one.
+    _agent: Option<RealAgent>,
+    /// True if clients log in by their host's key.
+    by_host: bool,
     /// The server.
     pub running: Running,
     /// The directory of the row's files.
@@ -92,10 +101,17 @@ impl Place {
             fs::set_permissions(path, fs::Permissions::from_mode(*mode)).expect("its mode");
         }
         write_identity(row, &here, &fill)?;
+        if row.by_host {
+            write_host(&here, row);
+        }
+        let agent = match row.has_host_key_agent {
+            true => Some(host_key_agent()?),
+            false => None,
+        };
         let config = format!(
             "{}{}{}",
             fill(&row.first),
-            usual(row, &here, kind),
+            usual(row, &here, kind, agent.as_ref()),
             fill(&row.blocks)
         );
         let (etc, jail) = (here.join("etc"), here.join("jail"));
@@ -104,10 +120,64 @@ impl Place {
         let running = start_beside(kind, scratch, &config, &places)?;
         write_client_config(row, &here, running.daemon.port);
         Ok(Self {
+            _agent: agent,
+            by_host: row.by_host,
             running,
             here,
             listen,
         })
+    }
+
+    /// The client `command`, where it finds what the row's logins need; set its streams afterwards.
+    #[must_use]
+    pub fn client(&self, command: Command) -> Command {
+        if !self.by_host {
+            return command;
+        }
+        let mut beside = Command::new("unshare");
+        beside
+            .args(["--mount", "sh", "-c", BESIDE, "sh"])
+            .arg(self.here.join("etc/ssh"))
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => beside.env(name, value),
+                None => beside.env_remove(name),
+            };
+        }
+        beside
+    }
+}
+
+/// An agent with the server's key.
+fn host_key_agent() -> Result<RealAgent, String> {
+    let agent = RealAgent::start(&[]).ok_or("ssh-agent is not installed")?;
+    agent.add_files(["host_ed25519".to_owned()]);
+    Ok(agent)
+}
+
+/// The key of the client's host, which is that of the server, and the lists in which the server trusts
+/// that host for its user root.
+fn write_host(here: &Path, row: &Row) {
+    let write = |path: PathBuf, text: &str, mode: u32| {
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
+    };
+    let etc = here.join("etc/ssh");
+    let public = fixture::text("host_ed25519.pub");
+    for (name, text, mode) in [
+        ("ssh_host_ed25519_key", fixture::text("host_ed25519"), 0o600),
+        ("ssh_host_ed25519_key.pub", public.clone(), 0o644),
+        ("ssh_config", "EnableSSHKeysign yes\n".to_owned(), 0o644),
+        ("shosts.equiv", "127.0.0.1 root\n".to_owned(), 0o644),
+        ("ssh_known_hosts", format!("127.0.0.1 {public}"), 0o644),
+    ] {
+        write(etc.join(name), &text, mode);
+    }
+    // For root the list of the system does not count.
+    if row.as_root {
+        write(here.join("root/.shosts"), "127.0.0.1 root\n", 0o600);
     }
 }
 
@@ -138,13 +208,16 @@ pub fn home_of(row: &Row) -> &'static str {
 }
 
 /// The configuration lines of every server.
-fn usual(row: &Row, here: &Path, kind: Kind) -> String {
+fn usual(row: &Row, here: &Path, kind: Kind, agent: Option<&RealAgent>) -> String {
+    let mut key = fixture::file("host_ed25519").display().to_string();
+    if let Some(agent) = agent {
+        key = format!("{key}.pub\nHostKeyAgent {}", agent.socket.display());
+    }
     let mut text = format!(
-        "ListenAddress 127.0.0.1\nPidFile none\nHostKey {}\n\
+        "ListenAddress 127.0.0.1\nPidFile none\nHostKey {key}\n\
          AuthorizedKeysFile {}/authorized_keys\nStrictModes no\nUsePAM no\n\
          PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PrintLastLog no\nPrintMotd no\nMaxStartups 1000\nLogLevel DEBUG1\n",
-        fixture::file("host_ed25519").display(),
         here.display(),
     );
     // OpenSSH refuses a second subsystem of one name.
@@ -279,6 +352,10 @@ fn write_client_config(row: &Row, here: &Path, port: u16) {
     };
     let style = row.style;
     let how = match &row.typed {
+        None if row.by_host => {
+            "BatchMode yes\nHostbasedAuthentication yes\nPreferredAuthentications hostbased\n"
+                .to_owned()
+        }
         None => "BatchMode yes\n".to_owned(),
         Some(typed) => {
             let path = here.join("askpass");

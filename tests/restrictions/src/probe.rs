@@ -18,19 +18,24 @@
 //! - `takeover`: whether it gets back a port of a lost client ([`crate::takeover`]), with our client and
 //!   server; only for rows that expect it.
 //! - `early`: whether sessions whose requests leave with CHANNEL_OPEN, in one flight, can do what others
-//!   can (`same`, or what differs), with our client and server, whose master shares its connection; for
-//!   every row that logs in.
-//! - `streamlocal`, `remote-streamlocal`, `tunnel`, `second` (a session beside another).
+//!   can (`same`, or what differs), with our client and server, whose master shares its connection; the same
+//!   of a passenger in proxy mode and of `fulmar each`; and whether the master tells its status. For every
+//!   row that logs in.
+//! - `streamlocal`: also whether a user reaches a socket that only root may use (`and root's`);
+//!   `remote-streamlocal`: also whose the server's socket is, if it is not the user's.
+//! - `tunnel`, `second` (a session beside another).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use interop::peers::ours::Kind;
+use interop::peers::ours::{Kind, binary};
 use interop::process::{
     Background, COMMAND_LIMIT, Input, Outcome, installed, run, status_number, wait,
 };
@@ -194,11 +199,12 @@ impl Prober<'_> {
         let exec = ours.session(&["-Y", "mux", &report], &shell, &report);
         ours.programs(exec, &mut again);
         again.insert("tcp", ours.tcp());
-        let differing: Vec<String> = again
+        let mut differing: Vec<String> = again
             .iter()
             .filter(|(probe, outcome)| found.get(*probe) != Some(outcome))
             .map(|(probe, outcome)| format!("{probe}: {outcome}"))
             .collect();
+        differing.extend(ours.others(&report, &shell, found));
         let said = fs::read_to_string(&log).unwrap_or_default();
         assert!(
             said.contains("CHANNEL_OPEN and requests, not waiting"),
@@ -210,6 +216,48 @@ impl Prober<'_> {
             true => "same".into(),
             false => differing.join("; "),
         }
+    }
+
+    /// A command in proxy mode and by `fulmar each`, and the master's status; what differs from `found`.
+    fn others(&self, report: &str, shell: &[u8], found: &Outcomes) -> Vec<String> {
+        let mut differing = Vec::new();
+        let expected = found.get("exec").map_or("", String::as_str);
+        let proxied = self.session(&["-O", "proxy", "mux", report], shell, report);
+        if proxied.outcome != expected {
+            differing.push(format!("exec in proxy mode: {}", proxied.outcome));
+        }
+        let status = self.run(&["-O", "status", "mux"], b"");
+        if status.status != 0 {
+            differing.push(format!("status: {}", status.summary()));
+        }
+        let by_each = self.by_each(report);
+        let has_reported =
+            |outcome: &str| ["own", "shell", "forced"].contains(&first_word(outcome));
+        // It gives an SFTP server no input.
+        let differs = has_reported(expected) || has_reported(&by_each);
+        if differs && by_each != expected {
+            differing.push(format!("exec by each: {by_each}"));
+        }
+        differing
+    }
+
+    /// The outcome of a command by `fulmar each`, which has a login of its own.
+    fn by_each(&self, report: &str) -> String {
+        let mut command = Command::new(binary());
+        command
+            .arg("each")
+            .arg("-F")
+            .arg(self.place.here.join("ssh_config"))
+            .args(["alone", "--", report]);
+        let mut command = self.equip(command);
+        let outcome = run(&mut command, Input::Nothing, COMMAND_LIMIT)
+            .unwrap_or_else(|why| panic!("{}: {command:?}: {why}", self.row.name));
+        let answer = Answer {
+            status: outcome.status,
+            stdout: outcome.stdout.text().into_bytes(),
+            stderr: outcome.stderr.text().into_bytes(),
+        };
+        self.session_of(&answer, report, "").outcome
     }
 
     /// The input that makes a shell report with this name and exit.
@@ -229,13 +277,19 @@ impl Prober<'_> {
         command
             .arg("-F")
             .arg(self.place.here.join("ssh_config"))
-            .args(arguments)
+            .args(arguments);
+        self.equip(command)
+    }
+
+    /// The client `command` with its environment.
+    fn equip(&self, mut command: Command) -> Command {
+        command
             .env("SSH_AUTH_SOCK", self.services.agent())
             .env("SSH_ASKPASS", self.place.here.join("askpass"))
             .env("SSH_ASKPASS_REQUIRE", "force")
             .env("DISPLAY", ":77")
             .env("XAUTHORITY", self.place.here.join("xauthority"));
-        command
+        self.place.client(command)
     }
 
     fn run(&self, arguments: &[&str], input: &[u8]) -> Outcome {
@@ -316,6 +370,11 @@ impl Prober<'_> {
     fn session(&self, arguments: &[&str], input: &[u8], asked: &str) -> Session {
         let answer = self.answer(arguments, input);
         let lost = self.reconnect(answer.status);
+        self.session_of(&answer, asked, lost)
+    }
+
+    /// What a client's output says about its session.
+    fn session_of(&self, answer: &Answer, asked: &str, lost: &str) -> Session {
         let text = String::from_utf8_lossy(&answer.stdout);
         let report = text
             .split_once("<<")
@@ -343,7 +402,7 @@ impl Prober<'_> {
             session.agent = (*agent).to_owned();
             session.x11 = (*x11).to_owned();
         } else {
-            words.push_str(what_ran(&answer));
+            words.push_str(what_ran(answer));
         }
         words.push_str(&self.marks());
         words.push_str(&tail);
@@ -398,14 +457,23 @@ impl Prober<'_> {
     }
 
     fn streamlocal(&self) -> String {
-        let local = self.place.here.join("l");
-        let spec = format!("{}:{}", local.display(), self.services.socket().display());
+        let found = self.greets("l", &self.services.socket());
+        let is_users = found && !self.row.as_root;
+        // Servers that connected as root (CVE-2016-10010, CVE-2025-14282) reached every socket.
+        let roots = is_users && self.greets("lr", &self.services.roots_socket());
+        yes_or_no(found) + if roots { " and root's" } else { "" }
+    }
+
+    /// True if a socket here leads to `there`.
+    fn greets(&self, here: &str, there: &Path) -> bool {
+        let local = self.place.here.join(here);
+        let spec = format!("{}:{}", local.display(), there.display());
         self.run(&["-O", "forward", "-L", &spec, "mux"], b"");
         let mut text = String::new();
         if let Ok(mut stream) = UnixStream::connect(&local) {
             let _ = stream.read_to_string(&mut text);
         }
-        yes_or_no(text == GREETING)
+        text == GREETING
     }
 
     fn remote_tcp(&self) -> String {
@@ -423,13 +491,14 @@ impl Prober<'_> {
     }
 
     fn remote_streamlocal(&self) -> String {
-        let spec = format!(
-            "{}/marks/r:127.0.0.1:{}",
-            self.place.here.display(),
-            self.services.ports[0]
-        );
+        let socket = self.place.here.join("marks/r");
+        let spec = format!("{}:127.0.0.1:{}", socket.display(), self.services.ports[0]);
         let (outcome, lost) = self.through(&["-O", "forward", "-R", &spec, "mux"], b"");
-        yes_or_no(outcome.status == 0) + lost
+        let wanted = if self.row.as_root { 0 } else { UID };
+        let owner = fs::symlink_metadata(socket).ok().map(|found| found.uid());
+        let others = owner.filter(|owner| *owner != wanted);
+        let whose = others.map(|owner| format!(" of {owner}"));
+        yes_or_no(outcome.status == 0) + &whose.unwrap_or_default() + lost
     }
 
     /// A session while another one is open.
@@ -451,6 +520,10 @@ impl Prober<'_> {
         let (_client, line) = first_line(command.stdin(Stdio::null()));
         yes_or_no(line.contains("<<"))
     }
+}
+
+fn first_word(outcome: &str) -> &str {
+    outcome.split(' ').next().unwrap_or_default()
 }
 
 /// Starts a program and reads its first line, which is empty if it ends without one.

@@ -66,6 +66,10 @@ pub struct Row {
     pub hash: &'static str,
     /// Log in with typed answers and without a key.
     pub typed: Option<Typed>,
+    /// Log in by the key of the client's host, which vouches for its user root.
+    pub by_host: bool,
+    /// An agent has the server's key (HostKeyAgent).
+    pub has_host_key_agent: bool,
     /// Text that the client appends to the user's name.
     pub style: &'static str,
     /// The whole of authorized_keys.
@@ -119,6 +123,8 @@ impl Row {
             // No password matches, but the account is not locked, so keys are accepted.
             hash: "*",
             typed: None,
+            by_host: false,
+            has_host_key_agent: false,
             style: "",
             authorized: "{key}\n".into(),
             identity: "user_ed25519",
@@ -229,6 +235,20 @@ impl Row {
             password: PASSWORD,
         });
         self.named(&format!("by {method}"))
+    }
+
+    /// Logs in by the key of the client's host (HostbasedAuthentication) and without a key of the user.
+    #[must_use]
+    pub fn by_host(mut self) -> Self {
+        self.by_host = true;
+        self.with("HostbasedAuthentication yes")
+    }
+
+    /// The server's key is in an agent.
+    #[must_use]
+    pub fn host_key_agent(mut self) -> Self {
+        self.has_host_key_agent = true;
+        self.named("with HostKeyAgent")
     }
 
     /// Sets which datagrams are forwarded.

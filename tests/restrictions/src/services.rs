@@ -1,5 +1,5 @@
-//! Destinations of forwardings: two ports, of TCP and UDP, and a socket with a greeting, and an agent's
-//! socket.
+//! Destinations of forwardings: two ports, of TCP and UDP, and a socket with a greeting, one that only root
+//! may use, and an agent's socket.
 
 use std::fs;
 use std::io::Write;
@@ -56,10 +56,14 @@ impl Services {
             });
             port
         });
-        for (name, greeting) in [("echo.sock", GREETING), ("agent.sock", "")] {
+        for (name, greeting, mode) in [
+            ("echo.sock", GREETING, 0o777),
+            ("root.sock", GREETING, 0o600),
+            ("agent.sock", "", 0o777),
+        ] {
             let path = scratch.join(name);
             let listener = UnixListener::bind(&path).expect("a socket");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("its mode");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
             thread::spawn(move || {
                 for mut stream in listener.incoming().flatten() {
                     let _ = stream.write_all(greeting.as_bytes());
@@ -73,6 +77,12 @@ impl Services {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.scratch.join("echo.sock")
+    }
+
+    /// The same, for root alone.
+    #[must_use]
+    pub fn roots_socket(&self) -> PathBuf {
+        self.scratch.join("root.sock")
     }
 
     /// The socket of a client's agent, which closes every connection.

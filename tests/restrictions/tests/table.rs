@@ -63,6 +63,7 @@ fn is_possible(row: &Row) -> bool {
         (row.with_tunnel, "/dev/net/tun"),
         (row.first.contains("X11Forwarding yes"), "/usr/bin/xauth"),
         (true, "/usr/lib/openssh/sftp-server"),
+        (row.by_host, "/usr/lib/openssh/ssh-keysign"),
     ];
     let missing = needs
         .iter()

@@ -87,17 +87,22 @@ mod tests {
 
     #[test]
     fn items_with_a_capital_letter_are_counted_by_their_support() {
-        let page = ".It Cm BatchMode\ntext\n.It Cm all\n.It Cm LogVerbose\n.It Cm Frob Ar x\n\
-            .It Cm BatchMode\n.It Cm PubkeyAcceptedKeyTypes\n";
+        let page = ".It Cm MaxStartups\ntext\n.It Cm all\n.It Cm SshdAuthPath\n.It Cm Frob Ar x\n\
+            .It Cm MaxStartups\n.It Cm PubkeyAcceptedKeyTypes\n";
         let names = keywords(page);
         assert_eq!(
             names,
-            ["BatchMode", "Frob", "LogVerbose", "PubkeyAcceptedKeyTypes"]
+            [
+                "Frob",
+                "MaxStartups",
+                "PubkeyAcceptedKeyTypes",
+                "SshdAuthPath"
+            ]
         );
         assert_eq!(
-            coverage("page", &names, CLIENT_TABLE),
+            coverage("page", &names, SERVER_TABLE),
             "page: 4 keywords\n   2 carried out\n   1 not known: Frob\n   \
-             1 not carried out; warns: LogVerbose\n"
+             1 not carried out; warns: SshdAuthPath\n"
         );
     }
 }

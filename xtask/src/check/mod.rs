@@ -10,6 +10,8 @@ mod sources;
 mod unused;
 mod words;
 
+pub(crate) use sources::rust_files;
+
 /// The workspace's root.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -23,7 +23,7 @@ const UNSAFE_PLACES: &[&str] = &[
 const MAX_LINES: usize = 1000;
 
 /// Adds the Rust sources below a directory, except build output.
-pub(super) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name();

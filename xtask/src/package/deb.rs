@@ -15,7 +15,7 @@ const CONFFILES: [&str; 2] = ["/etc/fulmar/sshd_config", "/etc/pam.d/fulmar"];
 pub(super) fn make(package: &Package, binary: &Path) -> Result<Vec<PathBuf>> {
     let architecture = text_of(Command::new("dpkg").arg("--print-architecture"))?;
     let stage = package.stage("deb")?;
-    package.tree(binary, &stage, "debian")?;
+    package.tree(binary, &stage, "/usr", &["--pam", "debian"])?;
     documents(package, &stage, "fulmar")?;
     write(
         &stage.join("usr/share/lintian/overrides/fulmar"),

@@ -1,8 +1,8 @@
 //! `cargo xtask package`: packages of the release build without benchmarks, in target/package.
 //!
 //! `fulmar install --package` writes the tree, so that a package has what an installation has;
-//! dpkg-deb and rpmbuild pack it. All times are those of the last commit, so that two builds
-//! of a commit are equal.
+//! dpkg-deb, rpmbuild and tar pack it. All times are those of the last commit, and no path of the
+//! build is in the result, so that two builds of a commit are equal.
 
 use std::fs;
 use std::io::{Error, Result};
@@ -12,6 +12,7 @@ use std::process::Command;
 mod deb;
 mod materials;
 mod rpm;
+mod tarball;
 
 /// What all kinds of packages need.
 struct Package {
@@ -25,6 +26,8 @@ struct Package {
     maintainer: String,
     /// An ssh key that signs the sums.
     signer: Option<String>,
+    /// Cargo's profile of the binaries: `release`, or another one for trials.
+    profile: String,
 }
 
 /// Makes the packages that `arguments` name; returns 0, 1 after a failure, 2 for bad arguments.
@@ -50,6 +53,7 @@ fn make(arguments: &[String]) -> Result<i32> {
         )?,
         maintainer: "Fulmar developers <packages@fulmar.invalid>".to_owned(),
         signer: None,
+        profile: "release".to_owned(),
         root,
     };
     let mut kinds = Vec::new();
@@ -64,65 +68,98 @@ fn make(arguments: &[String]) -> Result<i32> {
             }
             ("--sign", _) => package.signer = rest.next().cloned(),
             ("--maintainer", _) => package.maintainer = rest.next().cloned().unwrap_or_default(),
-            ("deb" | "rpm" | "all", _) => kinds.push(word.as_str()),
+            ("--profile", _) => {
+                package.profile = rest
+                    .next()
+                    .cloned()
+                    .ok_or_else(|| Error::other("--profile needs a name"))?
+            }
+            ("deb" | "rpm" | "tarball" | "all", _) => kinds.push(word.as_str()),
             _ => {
                 eprintln!("xtask package: unknown argument {word}");
                 return Ok(2);
             }
         }
     }
-    if kinds.is_empty() || kinds.contains(&"all") {
+    if kinds.contains(&"all") {
+        kinds = vec!["deb", "rpm", "tarball"];
+    } else if kinds.is_empty() {
         kinds = vec!["deb", "rpm"];
     }
     fs::create_dir_all(&package.out)?;
-    let mut made = Vec::new();
-    let binary = package.binary()?;
-    if kinds.contains(&"deb") {
-        made.extend(deb::make(&package, &binary)?);
+    let mut made = vec![materials::write(&package)?];
+    let mut binaries = Vec::new();
+    if kinds.contains(&"deb") || kinds.contains(&"rpm") {
+        binaries.push(package.binary()?);
     }
-    if kinds.contains(&"rpm") {
-        made.push(rpm::make(&package, &binary)?);
+    for binary in &binaries {
+        if kinds.contains(&"deb") {
+            made.extend(deb::make(&package, binary)?);
+        }
+        if kinds.contains(&"rpm") {
+            made.push(rpm::make(&package, binary)?);
+        }
     }
-    made.push(materials::write(&package)?);
-    package.sums(&made)?;
+    if kinds.contains(&"tarball") {
+        let binary = tarball::binary(&package)?;
+        made.push(tarball::make(&package, &binary)?);
+        binaries.push(binary);
+    }
+    package.sums(&made, binaries.first())?;
     Ok(0)
 }
 
 impl Package {
-    /// The binary to pack: FULMAR_BIN, or a release build without benchmarks, whose text names no
-    /// directory of this machine.
+    /// The binary to pack: FULMAR_BIN, or a release build without benchmarks.
     fn binary(&self) -> Result<PathBuf> {
-        if let Some(binary) = std::env::var_os("FULMAR_BIN") {
-            return Ok(binary.into());
+        match std::env::var_os("FULMAR_BIN") {
+            Some(binary) => Ok(binary.into()),
+            None => self.build(None),
         }
-        let cargo_home = std::env::var("CARGO_HOME")
-            .or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
-        let places = [
-            (self.root.display().to_string(), "/fulmar"),
-            (cargo_home.unwrap_or_default(), "/cargo"),
-        ];
-        let map = |flag: &str| {
-            let flags = places.iter().map(|(from, to)| format!("{flag}{from}={to}"));
-            flags.collect::<Vec<_>>().join(" ")
-        };
+    }
+
+    /// Builds the binary without benchmarks, for another target of the compiler if one is named. Its
+    /// text names no directory of this machine, so that it depends on the sources alone.
+    fn build(&self, target: Option<&str>) -> Result<PathBuf> {
         let folder = self.root.join("target/packaged");
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build
-            .args([
-                "build",
-                "--locked",
-                "--release",
-                "-p",
-                "cli",
-                "--no-default-features",
-            ])
+            .args(["build", "--locked", "-p", "cli", "--no-default-features"])
+            .args(["--profile", &self.profile])
             .current_dir(&self.root)
             .env("CARGO_TARGET_DIR", &folder)
-            .env("RUSTFLAGS", map("--remap-path-prefix="))
-            .env("CFLAGS", map("-ffile-prefix-map="))
+            // Cargo's own form: a path may have a blank.
+            .env(
+                "CARGO_ENCODED_RUSTFLAGS",
+                self.maps("--remap-path-prefix=").join("\x1f"),
+            )
+            .env("CFLAGS", self.maps("-ffile-prefix-map=").join(" "))
             .env("SOURCE_DATE_EPOCH", &self.epoch);
+        if let Some(target) = target {
+            build.args(["--target", target]);
+        }
         status_of(&mut build)?;
-        Ok(folder.join("release/fulmar"))
+        let built = match self.profile.as_str() {
+            "dev" => "debug",
+            name => name,
+        };
+        Ok(folder
+            .join(target.unwrap_or_default())
+            .join(built)
+            .join("fulmar"))
+    }
+
+    /// Flags that replace the directories of this machine in what a compiler writes: that of the
+    /// sources and that of Cargo's crates. The compiler does so for its own.
+    fn maps(&self, flag: &str) -> Vec<String> {
+        let home = std::env::var("HOME").unwrap_or_default();
+        let cargo = std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{home}/.cargo"));
+        let places = [
+            (self.root.display().to_string(), "/fulmar"),
+            (cargo, "/cargo"),
+        ];
+        let map = |(from, to): (String, &str)| format!("{flag}{from}={to}");
+        places.into_iter().map(map).collect()
     }
 
     /// An empty folder below `out` in which a package is put together.
@@ -136,27 +173,22 @@ impl Package {
     }
 
     /// The files of an installation below `stage`, with the binary stripped and pages compressed.
-    fn tree(&self, binary: &Path, stage: &Path, pam: &str) -> Result<()> {
+    fn tree(&self, binary: &Path, stage: &Path, prefix: &str, more: &[&str]) -> Result<()> {
         let mut install = Command::new(binary);
         install
-            .args([
-                "install",
-                "--package",
-                "--prefix",
-                "/usr",
-                "--pam",
-                pam,
-                "--root",
-            ])
+            .args(["install", "--package", "--prefix", prefix])
+            .args(more)
+            .arg("--root")
             .arg(stage);
         install.stdout(std::process::Stdio::null());
         status_of(&mut install)?;
+        let top = stage.join(prefix.trim_start_matches('/'));
         status_of(
             Command::new("strip")
                 .args(["--strip-unneeded", "--remove-section=.comment"])
-                .arg(stage.join("usr/bin/fulmar")),
+                .arg(top.join("bin/fulmar")),
         )?;
-        let pages = stage.join("usr/share/man");
+        let pages = top.join("share/man");
         status_of(
             Command::new("find")
                 .arg(pages)
@@ -200,8 +232,8 @@ impl Package {
         ]))
     }
 
-    /// Writes SHA256SUMS, and its signature (namespace `file`) if a key is named.
-    fn sums(&self, made: &[PathBuf]) -> Result<()> {
+    /// Writes SHA256SUMS, and its signature (namespace `file`) by `fulmar` if a key is named.
+    fn sums(&self, made: &[PathBuf], fulmar: Option<&PathBuf>) -> Result<()> {
         let names: Vec<&std::ffi::OsStr> =
             made.iter().filter_map(|path| path.file_name()).collect();
         let sums = text_of(
@@ -212,7 +244,7 @@ impl Package {
         let path = self.out.join("SHA256SUMS");
         fs::write(&path, &sums)?;
         print!("{sums}");
-        let Some(signer) = &self.signer else {
+        let (Some(signer), Some(fulmar)) = (&self.signer, fulmar) else {
             println!("SHA256SUMS is not signed: --sign KEY");
             return Ok(());
         };
@@ -220,8 +252,6 @@ impl Package {
         if signature.exists() {
             fs::remove_file(&signature)?;
         }
-        let fulmar = std::env::var_os("FULMAR_BIN")
-            .unwrap_or_else(|| self.root.join("target/packaged/release/fulmar").into());
         status_of(
             Command::new(fulmar)
                 .args(["keygen", "-Y", "sign", "-n", "file", "-f", signer])

@@ -9,7 +9,7 @@ use super::{Package, status_of};
 
 pub(super) fn make(package: &Package, binary: &Path) -> Result<PathBuf> {
     let stage = package.stage("rpm")?;
-    package.tree(binary, &stage, "redhat")?;
+    package.tree(binary, &stage, "/usr", &["--pam", "redhat"])?;
     let documents = stage.join("usr/share/licenses/fulmar");
     fs::create_dir_all(&documents)?;
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {

@@ -1,5 +1,5 @@
 //! `idle-ping`: one byte there and back through a forwarded connection, alone and beside many idle
-//! ones; their memory, and how often the processes wake up for them.
+//! ones; their memory, and how often the processes wake up and what CPU time they use for them.
 
 use std::fs;
 use std::thread;
@@ -15,14 +15,14 @@ use crate::idle::{REST, private_kib};
 use crate::rounds::{Ends, Miss, Sample};
 
 /// Round trips of a measurement, after as many of a tenth that do not count.
-const TRIPS: usize = 3000;
-/// Idle connections of one login: fewer than fit into the default WindowMemory, about 2,600.
-const LOGIN_CONNECTIONS: usize = 2500;
+const TRIPS: usize = 1000;
+/// Idle connections of one login: a connection has 4,096 channels at most.
+const LOGIN_CONNECTIONS: usize = 4000;
 
 /// The sentence below the table.
 pub(super) fn note() -> String {
     format!(
-        "median of {TRIPS} round trips; idle ones have carried a byte each way, at most {LOGIN_CONNECTIONS} for each login; client and server: private memory of one, KiB; wake-ups: of all processes together, a second"
+        "median of {TRIPS} round trips; idle ones have carried a byte each way, at most {LOGIN_CONNECTIONS} for each login; client and server: private memory of one, KiB; wake-ups and CPU time: of all processes together while nothing happens, a second"
     )
 }
 
@@ -32,7 +32,7 @@ impl ForwardStand<'_> {
         let bench = self.bench;
         let (chains, entries): (Vec<Ends>, Vec<BenchEntry>) = bench.chains().into_iter().unzip();
         let group = empty_group(bench, ForwardPart::IdlePing, entries);
-        by_turns(bench, group, |index| {
+        by_turns(bench, ForwardPart::IdlePing, group, |index| {
             let ends = *chains.get(index).ok_or("no such chain")?;
             let count = bench.settings.connections.unwrap_or(IDLE);
             let target =
@@ -84,10 +84,11 @@ impl Crowd<'_> {
         }
         thread::sleep(REST);
         let with = self.private_kib()?;
-        let wakes = self.wakes();
+        let (wakes, cpu) = (self.total(waits), self.total(cpu_ns));
         thread::sleep(REST);
+        let (wakes, cpu) = (self.total(waits) - wakes, self.total(cpu_ns) - cpu);
         #[allow(clippy::cast_precision_loss)]
-        let wakes = (self.wakes() - wakes) as f64 / REST.as_secs_f64();
+        let a_second = |all: u64| all as f64 / REST.as_secs_f64();
         let beside = stats::median(&ping()?);
         drop(idle);
         #[allow(clippy::cast_precision_loss)]
@@ -104,7 +105,8 @@ impl Crowd<'_> {
             ("times alone", beside / alone, stats::median),
             ("client", of(0), stats::median),
             ("server", of(1), stats::median),
-            ("wake-ups", wakes, stats::median),
+            ("wake-ups", a_second(wakes), stats::median),
+            ("CPU µs", a_second(cpu) / 1e3, stats::median),
         ];
         Ok((sample, columns))
     }
@@ -127,17 +129,21 @@ impl Crowd<'_> {
         Ok(ends)
     }
 
-    /// How often the processes have waited for something.
-    fn wakes(&self) -> u64 {
-        self.processes()
-            .concat()
-            .iter()
-            .map(|pid| waits(*pid))
-            .sum()
+    /// The sum of a figure of all processes.
+    fn total(&self, figure: fn(u32) -> u64) -> u64 {
+        let processes = self.processes().concat();
+        processes.iter().map(|pid| figure(*pid)).sum()
     }
 }
 
-/// 0 for a process that has ended.
+/// CPU time of a process, ns (the first figure of schedstat); 0 for one that has ended.
+fn cpu_ns(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    let first = text.split_ascii_whitespace().next();
+    first.and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// How often a process has waited for something; 0 for one that has ended.
 fn waits(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mut lines = status.lines();

@@ -44,7 +44,7 @@ impl ForwardStand<'_> {
         chains.push(None);
         entries.push(BenchEntry::new("no forward", EntryKind::Limit));
         let group = empty_group(bench, ForwardPart::Udp, entries);
-        by_turns(bench, group, |index| {
+        by_turns(bench, ForwardPart::Udp, group, |index| {
             let target = EchoTarget::start(&self.far)?;
             let Some(ends) = *chains.get(index).ok_or("no such chain")? else {
                 return Ok(load(target.address)?);

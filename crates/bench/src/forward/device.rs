@@ -37,6 +37,7 @@ pub(super) fn measure(bench: &Bench) -> BenchGroup {
     let group = empty_group(bench, ForwardPart::Tunnel, entries);
     by_turns_in(
         bench,
+        ForwardPart::Tunnel,
         group,
         Networks::new(bench),
         |networks, index| match chains.get(index).ok_or("no such chain")? {

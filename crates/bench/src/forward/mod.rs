@@ -26,6 +26,8 @@ use tunnel::{ForwardForm, Tunnel, TunnelEntry};
 
 /// Default number of rounds.
 const ROUNDS: usize = 5;
+/// The same of parts whose rounds take long.
+const FEW_ROUNDS: usize = 2;
 /// Streams at once.
 const STREAMS: usize = 16;
 /// Round trips of a round, after as many of a tenth that do not count.
@@ -131,6 +133,16 @@ impl ForwardPart {
             | Self::IdlePing
             | Self::Udp
             | Self::FirstByte => Service::Echo,
+        }
+    }
+
+    /// Default number of rounds.
+    fn rounds(self) -> usize {
+        match self {
+            Self::Keystroke | Self::Tunnel => FEW_ROUNDS,
+            // Each holds several measurements.
+            Self::Stalls | Self::IdlePing => 1,
+            _ => ROUNDS,
         }
     }
 
@@ -307,7 +319,7 @@ impl ForwardStand<'_> {
         let (routes, entries) = routes(bench, part);
         let mut group = empty_group(bench, part, entries);
         group.title += title;
-        by_turns(bench, group, |index| {
+        by_turns(bench, part, group, |index| {
             let route = routes.get(index).ok_or("no such route")?;
             self.once(part, *route)
         })
@@ -448,11 +460,12 @@ fn empty_group(bench: &Bench, part: ForwardPart, entries: Vec<BenchEntry>) -> Be
 /// Runs the group's entries by turns; each run gives a figure and further columns.
 fn by_turns(
     bench: &Bench,
+    part: ForwardPart,
     group: BenchGroup,
     mut once: impl FnMut(usize) -> Result<(Sample, Vec<Column>), Miss>,
 ) -> BenchGroup {
     let mut columns: Vec<Vec<Vec<Column>>> = vec![Vec::new(); group.entries.len()];
-    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+    let mut group = bench.alternate(group, bench.settings.rounds(part.rounds()), |index| {
         let (sample, more) = once(index)?;
         if let Some(columns) = columns.get_mut(index) {
             columns.push(more);
@@ -474,12 +487,13 @@ fn started(harnesses: &mut [Result<Harness, String>], ends: Ends) -> Result<&mut
 /// As [`by_turns`], in a lab that all runs share; without it, each entry says why.
 fn by_turns_in<L>(
     bench: &Bench,
+    part: ForwardPart,
     mut group: BenchGroup,
     lab: Result<L, impl std::fmt::Display>,
     mut once: impl FnMut(&mut L, usize) -> Result<(Sample, Vec<Column>), Miss>,
 ) -> BenchGroup {
     match lab {
-        Ok(mut lab) => by_turns(bench, group, |index| once(&mut lab, index)),
+        Ok(mut lab) => by_turns(bench, part, group, |index| once(&mut lab, index)),
         Err(why) => {
             for entry in &mut group.entries {
                 entry.missing = Some(Miss::Absent(why.to_string()));

@@ -61,10 +61,16 @@ impl Hindrance {
 pub(super) fn measure(bench: &Bench) -> BenchGroup {
     let (chains, entries): (Vec<Ends>, Vec<BenchEntry>) = bench.chains().into_iter().unzip();
     let group = empty_group(bench, ForwardPart::Stalls, entries);
-    by_turns_in(bench, group, StallLab::new(bench), |lab, index| {
-        let ends = *chains.get(index).ok_or("no such chain")?;
-        lab.once(ends)
-    })
+    by_turns_in(
+        bench,
+        ForwardPart::Stalls,
+        group,
+        StallLab::new(bench),
+        |lab, index| {
+            let ends = *chains.get(index).ok_or("no such chain")?;
+            lab.once(ends)
+        },
+    )
 }
 
 /// Where servers run whose name server never answers, and the targets.

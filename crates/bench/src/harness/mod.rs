@@ -62,8 +62,8 @@ pub(crate) struct Harness {
     user: String,
 }
 
-fn make_key(path: &Path) -> io::Result<()> {
-    let key = PrivateKey::generate(KeySpec::Ed25519).map_err(io::Error::other)?;
+fn make_key(path: &Path, spec: KeySpec) -> io::Result<()> {
+    let key = PrivateKey::generate(spec).map_err(io::Error::other)?;
     let text = keys::private_file::write_openssh(&key, "", None).map_err(io::Error::other)?;
     sys::file::write_private(path, text.as_ref())?;
     let public = PresentedKey::Plain(key.public().clone());
@@ -83,11 +83,20 @@ impl Harness {
 
     /// Prepares a server of `suite` at `place`, with lines added to its configuration.
     pub(crate) fn new(suite: &Suite, place: &ServerHost, server_lines: &str) -> io::Result<Self> {
+        Self::with_host_key(KeySpec::Ed25519, suite, place, server_lines)
+    }
+
+    /// As [`Harness::new`], with a host key of this kind.
+    pub(crate) fn with_host_key(
+        host_key: KeySpec,
+        suite: &Suite,
+        place: &ServerHost,
+        server_lines: &str,
+    ) -> io::Result<Self> {
         let directory = Directory::new(&std::env::temp_dir())?;
         let path = |name: &str| directory.path().join(name);
-        for name in ["host_key", "user_key"] {
-            make_key(&path(name))?;
-        }
+        make_key(&path("host_key"), host_key)?;
+        make_key(&path("user_key"), KeySpec::Ed25519)?;
         fs::copy(path("user_key.pub"), path("authorized_keys"))?;
         let host_public = fs::read_to_string(path("host_key.pub"))?;
         let address = place.address();

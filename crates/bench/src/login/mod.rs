@@ -1,8 +1,9 @@
 //! `login`: `ssh host true`, from the client's start to its exit, alone and many at once, and what
-//! it costs both ends; with less of the CPU in [`tiers`], without the login in [`handshake`], and
-//! without SSH in [`starts`].
+//! it costs both ends; with less of the CPU in [`tiers`], with other host keys in [`host_keys`], without
+//! the login in [`handshake`], and without SSH in [`starts`].
 
 mod handshake;
+mod host_keys;
 mod library;
 mod starts;
 mod tiers;
@@ -65,6 +66,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     emit(at_once(bench));
     handshake::measure(bench, emit);
     emit(tiers::measure(bench));
+    emit(host_keys::measure(bench));
 }
 
 fn one_by_one(bench: &Bench) -> BenchGroup {

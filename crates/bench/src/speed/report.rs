@@ -56,6 +56,10 @@ impl SpeedReport {
         if !self.algorithms.is_empty() {
             parts.push(SpeedPart {
                 title: "Ciphers and MACs",
+                reading: "Bytes per second on one core, by implementation (kernel); × is the multiple of portable \
+                          code. Longer is better."
+                    .to_owned(),
+                line_at: None,
                 bars: self.algorithms.iter().map(algorithm_bar).collect(),
                 table: algorithm_table(&self.algorithms),
                 note: format!(
@@ -68,6 +72,9 @@ impl SpeedReport {
         if !self.packets.is_empty() {
             parts.push(SpeedPart {
                 title: "Packets",
+                reading: "Payload bytes that one core encrypts and authenticates in a second. Longer is better."
+                    .to_owned(),
+                line_at: None,
                 bars: self.packets.iter().map(packet_bar).collect(),
                 table: packet_table(&self.packets),
                 note: String::new(),
@@ -84,9 +91,20 @@ impl SpeedReport {
                 OperationKind::Signature => ("Signatures", SIGNATURE_NOTE),
                 OperationKind::Exchange => ("Key exchanges", EXCHANGE_NOTE),
             };
+            let bars: Vec<SpeedBar> = rows.iter().flat_map(|row| public_key_bars(row)).collect();
+            let times = || bars.iter().map(|bar| bar.value);
+            let (least, most) = (
+                times().fold(f64::INFINITY, f64::min),
+                times().fold(0.0, f64::max),
+            );
             parts.push(SpeedPart {
                 title,
-                bars: rows.iter().flat_map(|row| public_key_bars(row)).collect(),
+                reading: format!(
+                    "Speed of one core as a multiple of that of {openssl}, which the line marks: from {least:.2}× \
+                     to {most:.2}×. Longer is better."
+                ),
+                bars,
+                line_at: Some(1.0),
                 table: public_key_table(kind, &rows, openssl),
                 note: note.to_owned(),
             });
@@ -95,6 +113,9 @@ impl SpeedReport {
             let engines = self.compression.engines.iter();
             parts.push(SpeedPart {
                 title: "Compression",
+                reading: "Bytes of input that one core compresses in a second of its time. Longer is better."
+                    .to_owned(),
+                line_at: None,
                 bars: self.compression.rows.iter().map(compression_bar).collect(),
                 table: compression_table(&self.compression.rows),
                 note: engines.map(|engine| format!("engine {engine}\n")).collect(),
@@ -276,10 +297,13 @@ fn packet_json(row: &PacketRow) -> Json {
 fn public_key_table(kind: OperationKind, rows: &[&PublicKeyRow], openssl: &str) -> Table {
     let operations = kind.operations();
     let rates: Vec<String> = operations.iter().map(|each| format!("{each}/s")).collect();
+    let times: Vec<String> = operations
+        .iter()
+        .map(|each| format!("ours, {each}"))
+        .collect();
     let mut heading = vec![""];
     heading.extend(operations);
-    heading.extend(rates.iter().map(String::as_str));
-    heading.extend(operations.iter().map(|_| "ours"));
+    heading.extend(rates.iter().chain(&times).map(String::as_str));
     let mut table = Table::new(&heading);
     for row in rows {
         let others = [(openssl, &row.openssl), ("portable", &row.portable)];

@@ -19,7 +19,13 @@ impl Authenticator<'_> {
         }
         debug2!("USERAUTH_REQUEST keyboard-interactive");
         let user = self.options.user.as_bytes();
-        let sent = self.driver.connection().auth_keyboard_interactive(user, "");
+        let devices = self
+            .options
+            .authentication
+            .kbd_interactive_devices
+            .as_deref();
+        let connection = self.driver.connection();
+        let sent = connection.auth_keyboard_interactive(user, devices.unwrap_or_default());
         self.sent(sent)?;
         let mut asked_anything = false;
         loop {

@@ -1,7 +1,7 @@
 //! Signatures by security keys whose files are on this machine: the provider of `SecurityKeyProvider`,
 //! the PIN, and the notice that a touch is awaited.
 
-use config::client::{ClientOptions, UserKeyOptions};
+use config::client::{ClientOptions, NameOrVariable, UserKeyOptions};
 use fido::{FidoError, Provider, USER_PRESENCE};
 use keys::PrivateKey;
 use sys::terminal::askpass::Notification;
@@ -15,13 +15,10 @@ use crate::interaction::{Interaction, Question};
 /// There is none, or its library does not exist; the reason in words.
 pub(super) fn provider(user_keys: &UserKeyOptions) -> Result<Provider, String> {
     let none = || "security keys need a provider (SecurityKeyProvider)".to_owned();
-    let word = user_keys
-        .security_key_provider
-        .as_deref()
-        .ok_or_else(none)?;
-    let name = match word.strip_prefix('$').filter(|name| !name.is_empty()) {
-        Some(variable) => std::env::var(variable).map_err(|_| none())?,
-        None => word.to_owned(),
+    let named = user_keys.security_key_provider.as_ref();
+    let name = match named.ok_or_else(none)? {
+        NameOrVariable::Name(name) => name.clone(),
+        NameOrVariable::Variable(name) => std::env::var(name).map_err(|_| none())?,
     };
     Provider::new(&name).map_err(|reason| format!("provider {name}: {reason}"))
 }

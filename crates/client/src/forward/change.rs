@@ -18,8 +18,8 @@ pub(crate) enum Added {
     Failed,
     /// It listens.
     Listens,
-    /// The server has been asked; its answer has this index.
-    Requested(usize),
+    /// The server has been asked; the request has this number.
+    Requested(u64),
 }
 
 /// A forwarding, for the status of a shared connection.
@@ -53,8 +53,8 @@ impl SessionForwards {
         let _ = sys::process::raise_open_files();
         if kind == ForwardKind::Remote {
             let forwards = &mut self.forwards;
-            let index = self.remotes.add_later(&spec, forwards, driver)?;
-            return Ok(Added::Requested(index));
+            let request = self.remotes.add_later(&spec, forwards, driver)?;
+            return Ok(Added::Requested(request));
         }
         match self.settings.listen(&spec.listen) {
             Some(sockets) => self.watch(sockets, spec, driver).map(|()| Added::Listens),
@@ -73,9 +73,9 @@ impl SessionForwards {
         is_open.then_some(Added::Listens)
     }
 
-    /// The server's answer to the request with this index.
-    pub(crate) fn remote_answer(&self, index: usize) -> RemoteAnswer {
-        self.remotes.answer(index)
+    /// The server's answer to the request with this number.
+    pub(crate) fn remote_answer(&self, request: u64) -> RemoteAnswer {
+        self.remotes.answer(request)
     }
 
     /// Ends the listener of a forwarding that is equal in all; its connections go on. False if there

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use config::client::{ClientOptions, Tunnel};
 use config::forward::{ForwardListen, ForwardSpec, ForwardTo, UDP_PREFIX};
-use config::permit::{self, PortKind};
+use config::permit::PortKind;
 use config::types::TcpKeepAlive;
 use driver::forward::{ForwardSettings, ForwardTarget, Forwards, Gateway, ListeningSockets, Opens};
 use driver::{Driver, Notice};
@@ -183,11 +183,9 @@ impl SessionForwards {
                 keep_alive: options.connection.tcp_keep_alive == TcpKeepAlive::All,
                 family: settings.family,
                 permits: Box::new(move |target| match target {
-                    ForwardTarget::Tcp { host, port } => {
-                        permit::opens(&list, PortKind::Tcp, host, *port)
-                    }
+                    ForwardTarget::Tcp { host, port } => list.opens(PortKind::Tcp, host, *port),
                     // A request names neither.
-                    ForwardTarget::Unix(_) | ForwardTarget::Udp { .. } => permit::is_any(&list),
+                    ForwardTarget::Unix(_) | ForwardTarget::Udp { .. } => list.is_any(),
                 }),
             }),
             settings,
@@ -269,7 +267,10 @@ impl SessionForwards {
             is_open: true,
         };
         match self.locals.iter_mut().find(|local| !local.is_open) {
-            Some(ended) => *ended = local,
+            Some(ended) => {
+                self.forwards.count_no_more(ended.number);
+                *ended = local;
+            }
             None => self.locals.push(local),
         }
         Ok(())

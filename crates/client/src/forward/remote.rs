@@ -43,6 +43,8 @@ struct Remote {
     spec: ForwardSpec,
     /// Its number, by which its connections are counted.
     number: u64,
+    /// The number of its request, which no other one ever has.
+    request_number: u64,
     /// The server listens.
     is_active: bool,
     /// The server has answered.
@@ -50,11 +52,12 @@ struct Remote {
 }
 
 impl Remote {
-    fn new(spec: &ForwardSpec, number: u64) -> Self {
+    fn new(spec: &ForwardSpec, (number, request_number): (u64, u64)) -> Self {
         Self {
             listening: listening(&spec.listen),
             spec: spec.clone(),
             number,
+            request_number,
             is_active: false,
             is_answered: false,
         }
@@ -152,6 +155,7 @@ pub(crate) enum RemoteAnswer {
 /// All remote forwardings of a session.
 pub(super) struct Remotes {
     remotes: Vec<Remote>,
+    next_request: u64,
     /// The requests without an answer, in order.
     unanswered: VecDeque<Unanswered>,
     must_succeed: bool,
@@ -164,6 +168,7 @@ impl Remotes {
     pub(super) fn new(must_succeed: bool) -> Self {
         Self {
             remotes: Vec::new(),
+            next_request: 0,
             unanswered: VecDeque::new(),
             must_succeed,
             presumes: false,
@@ -181,19 +186,21 @@ impl Remotes {
     }
 
     fn push(&mut self, spec: &ForwardSpec, forwards: &mut Forwards) -> usize {
+        let request = self.next_request;
+        self.next_request += 1;
         // A master that runs for months adds and cancels without end: the place and the number of one
         // that has ended are used again.
         let is_over = |each: &Remote| each.is_answered && !each.is_active;
         if let Some(index) = self.remotes.iter().position(is_over)
             && let Some(place) = self.remotes.get_mut(index)
         {
-            *place = Remote::new(spec, place.number);
+            *place = Remote::new(spec, (place.number, request));
             forwards.count(place.number);
             return index;
         }
         let number = forwards.new_number();
         forwards.count(number);
-        self.remotes.push(Remote::new(spec, number));
+        self.remotes.push(Remote::new(spec, (number, request)));
         self.remotes.len() - 1
     }
 
@@ -223,25 +230,27 @@ impl Remotes {
         remotes.try_for_each(|remote| remote.request(driver))
     }
 
-    /// Adds and requests a forwarding while the session runs; returns its index.
+    /// Adds and requests a forwarding while the session runs; returns the number of its request.
     pub(super) fn add_later(
         &mut self,
         spec: &ForwardSpec,
         forwards: &mut Forwards,
         driver: &mut Driver,
-    ) -> Result<usize, ClientError> {
+    ) -> Result<u64, ClientError> {
         // After the requests of the beginning, whose indices are in their order.
         let index = self.push(spec, forwards);
         self.unanswered.push_back(Unanswered::ListenLater(index));
-        if let Some(remote) = self.remotes.get(index) {
-            remote.request(driver)?;
-        }
-        Ok(index)
+        let Some(remote) = self.remotes.get(index) else {
+            return Err(ClientError::Refused("no such forwarding".to_owned()));
+        };
+        remote.request(driver)?;
+        Ok(remote.request_number)
     }
 
-    /// The forwarding with this index.
-    pub(super) fn answer(&self, index: usize) -> RemoteAnswer {
-        match self.remotes.get(index) {
+    /// The answer to the request with this number; refused if another one has its place since.
+    pub(super) fn answer(&self, request: u64) -> RemoteAnswer {
+        let mut remotes = self.remotes.iter();
+        match remotes.find(|remote| remote.request_number == request) {
             Some(remote) if !remote.is_answered => RemoteAnswer::Awaited,
             Some(remote) if remote.is_active => RemoteAnswer::Listens {
                 chosen: remote.chosen_port(),
@@ -250,11 +259,12 @@ impl Remotes {
         }
     }
 
-    /// The index of a forwarding that is equal in all, and is requested or active.
-    pub(super) fn equal(&self, spec: &ForwardSpec) -> Option<usize> {
+    /// The number of the request for a forwarding that is equal in all, and is requested or active.
+    pub(super) fn equal(&self, spec: &ForwardSpec) -> Option<u64> {
         let is_equal =
-            |remote: &Remote| remote.spec == *spec && (remote.is_active || !remote.is_answered);
-        self.remotes.iter().position(is_equal)
+            |remote: &&Remote| remote.spec == *spec && (remote.is_active || !remote.is_answered);
+        let equal = self.remotes.iter().find(is_equal);
+        equal.map(|remote| remote.request_number)
     }
 
     /// Asks the server to listen no more for a forwarding that is equal in all; false if there is
@@ -488,7 +498,8 @@ mod tests {
         let mut remotes = Remotes::new(must_succeed);
         for (index, text) in specs.iter().enumerate() {
             let spec = ForwardSpec::parse(text, ForwardKind::Remote).unwrap();
-            remotes.remotes.push(Remote::new(&spec, 0));
+            let request = u64::try_from(index).unwrap();
+            remotes.remotes.push(Remote::new(&spec, (0, request)));
             remotes.unanswered.push_back(Unanswered::Listen(index));
         }
         remotes
@@ -520,6 +531,36 @@ mod tests {
         assert!(remotes.find(&Listening::Unix("/x".into())).is_none());
         // An answer that nobody waits for changes nothing.
         remotes.answered(None).unwrap();
+    }
+
+    #[test]
+    fn the_place_of_one_that_has_ended_is_used_again_and_no_answer_reaches_another_request() {
+        let mut forwards = Forwards::new(driver::forward::ForwardSettings {
+            keep_alive: false,
+            family: sys::socket::Family::Any,
+            permits: Box::new(|_| false),
+        });
+        let mut remotes = Remotes::new(false);
+        let spec = |text: &str| ForwardSpec::parse(text, ForwardKind::Remote).unwrap();
+        let mut add = |remotes: &mut Remotes, text: &str| {
+            remotes.add(&spec(text), &mut forwards);
+            remotes.equal(&spec(text)).unwrap()
+        };
+        let first = add(&mut remotes, "8080:a:1");
+        remotes.answered(None).unwrap();
+        let refused = |answer| matches!(answer, RemoteAnswer::Refused(_));
+        assert!(refused(remotes.answer(first)));
+        // Whoever asked for the first one may not have read its answer yet.
+        let second = add(&mut remotes, "8081:a:1");
+        assert_eq!(remotes.remotes.len(), 1);
+        assert_eq!(remotes.answer(second), RemoteAnswer::Awaited);
+        remotes.answered(Some(Vec::new())).unwrap();
+        let listens = RemoteAnswer::Listens { chosen: None };
+        assert_eq!(remotes.answer(second), listens);
+        assert!(refused(remotes.answer(first)));
+        // One that listens keeps its place.
+        add(&mut remotes, "8082:a:1");
+        assert_eq!(remotes.remotes.len(), 2);
     }
 
     #[test]

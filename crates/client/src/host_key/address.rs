@@ -44,7 +44,7 @@ impl HostKeyChecker {
     /// The address's name in known_hosts, and what is known of it.
     fn address_status(&self, key: &PublicKey) -> Option<(String, HostKeyStatus)> {
         let name = self.address_check.name(self.address)?;
-        let files = self.user_files.iter().chain(&self.global_files);
+        let files = self.files.user.iter().chain(&self.files.global);
         let status = known_hosts::lookup(files, &name, &PresentedKey::Plain(key.clone()));
         Some((name, status))
     }
@@ -135,7 +135,7 @@ impl HostKeyChecker {
     fn remember_address(&mut self, key: &PublicKey, name: &str) {
         let label = key.key_type().label();
         let shown = one_line(name);
-        let Some(path) = self.user_paths.first() else {
+        let Some(path) = self.files.user_paths.first() else {
             info!("{label} host key for IP address '{shown}' not in list of known hosts.");
             return;
         };

@@ -17,7 +17,7 @@ const MAX_ANSWERS: usize = 32;
 pub(super) fn other_names(checker: &HostKeyChecker, key: &PublicKey) -> Vec<String> {
     let blob = key.blob();
     let mut found = Vec::new();
-    let files: [&[KnownHosts]; 2] = [&checker.user_files, &checker.global_files];
+    let files: [&[KnownHosts]; 2] = [&checker.files.user, &checker.files.global];
     for file in files.into_iter().flatten() {
         for entry in file.entries() {
             if entry.marker != keys::known_hosts::Marker::None

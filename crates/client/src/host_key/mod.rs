@@ -73,6 +73,17 @@ enum Trust {
     Authority,
 }
 
+/// The known_hosts files.
+#[derive(Debug)]
+struct KnownFiles {
+    /// Paths of the user's files, of which new keys go to the first.
+    user_paths: Vec<PathBuf>,
+    /// Contents of the user's files that exist.
+    user: Vec<KnownHosts>,
+    /// The same of `GlobalKnownHostsFile`.
+    global: Vec<KnownHosts>,
+}
+
 /// Checks the host keys of one host.
 #[derive(Debug)]
 pub struct HostKeyChecker {
@@ -96,9 +107,7 @@ pub struct HostKeyChecker {
     dns_matches: bool,
     /// `CheckHostIP`.
     address_check: AddressCheck,
-    user_paths: Vec<PathBuf>,
-    user_files: Vec<KnownHosts>,
-    global_files: Vec<KnownHosts>,
+    files: KnownFiles,
     /// `KnownHostsCommand` and its tokens; it runs for each lookup.
     command: Option<(String, config::tokens::Tokens)>,
     rules: HostKeyRules,
@@ -144,9 +153,11 @@ impl HostKeyChecker {
             },
             dns_matches: false,
             address_check: AddressCheck::new(options),
-            user_files: files::load(user_paths.iter()),
-            global_files: files::load(global_paths.iter()),
-            user_paths,
+            files: KnownFiles {
+                user: files::load(user_paths.iter()),
+                global: files::load(global_paths.iter()),
+                user_paths,
+            },
             command: options
                 .host_keys
                 .known_hosts_command
@@ -175,6 +186,13 @@ impl HostKeyChecker {
         self.address = address;
     }
 
+    /// Frees the known_hosts files, which may be long, once the key has been judged: an update of the host
+    /// keys reads them again.
+    pub(crate) fn forget_files(&mut self) {
+        self.files.user = Vec::new();
+        self.files.global = Vec::new();
+    }
+
     /// The host key algorithms to offer: first those for which the files hold a key of this host,
     /// so that a known host is recognised, unless the user chose the order.
     #[must_use]
@@ -186,9 +204,9 @@ impl HostKeyChecker {
                 expected: 1,
             };
         }
-        let mut known = known_hosts::known_types(&self.user_files, &self.name);
+        let mut known = known_hosts::known_types(&self.files.user, &self.name);
         let others = [
-            known_hosts::known_types(&self.global_files, &self.name),
+            known_hosts::known_types(&self.files.global, &self.name),
             known_hosts::known_types(&self.command_output("ORDER", None), &self.name),
         ];
         for other in others {
@@ -272,7 +290,7 @@ impl HostKeyChecker {
     /// Looks the key up in all files, the user's first, and in the output of the command.
     fn lookup(&self, key: &PresentedKey) -> HostKeyStatus {
         let printed = self.command_output("HOSTNAME", Some(key));
-        let files = self.user_files.iter().chain(&self.global_files);
+        let files = self.files.user.iter().chain(&self.files.global);
         known_hosts::lookup(files.chain(&printed), &self.name, key)
     }
 
@@ -383,7 +401,7 @@ impl HostKeyChecker {
     /// Adds a new key to the user's first known_hosts file, also under the host's address if one is
     /// given. A file that cannot be written does not stop the login.
     fn remember(&mut self, key: &keys::PublicKey, label: &str, address: Option<&str>) {
-        let Some(path) = self.user_paths.first() else {
+        let Some(path) = self.files.user_paths.first() else {
             return;
         };
         let names: Vec<&str> = std::iter::once(self.name.as_str()).chain(address).collect();

@@ -409,7 +409,7 @@ fn a_file_called_none_is_neither_read_nor_written() {
         options.host_keys.global_known_hosts_files = vec![global.display().to_string()];
         options.host_keys.user_known_hosts_files = words.split(' ').map(str::to_owned).collect();
         let mut checker = HostKeyChecker::new(&options);
-        assert!(checker.user_paths.is_empty(), "{words}");
+        assert!(checker.files.user_paths.is_empty(), "{words}");
         let mut person = Script::default();
         assert_eq!(judge(&mut checker, &key(1), &mut person), Verdict::Accept);
         assert!(

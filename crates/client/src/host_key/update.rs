@@ -80,7 +80,7 @@ impl HostKeyChecker {
             debug3!("UpdateHostKeys: no known_hosts line of its own confirmed the host key");
             return None;
         }
-        if self.user_paths.is_empty() {
+        if self.files.user_paths.is_empty() {
             debug3!("UpdateHostKeys: no known_hosts file of the user to keep keys in");
             return None;
         }
@@ -89,7 +89,7 @@ impl HostKeyChecker {
             return None;
         }
         // Lines added since the checker read the files count, so the files are read again.
-        let current = files::load(self.user_paths.iter());
+        let current = files::load(self.files.user_paths.iter());
         let mut known: Vec<Vec<u8>> = Vec::new();
         for entry in current
             .iter()
@@ -141,10 +141,7 @@ impl HostKeyChecker {
         data: &[u8],
         proof: &[u8],
     ) -> Result<(), VerifyError> {
-        let policy = VerifyPolicy {
-            min_rsa_bits: self.rules.min_rsa_bits,
-            ..VerifyPolicy::default()
-        };
+        let policy = VerifyPolicy::of_host(self.rules.min_rsa_bits);
         let permits = |named| permits(&self.rules.host_key_algorithms, named);
         let signature = Signature::from_blob_if(proof, permits)?;
         key.verify(signature.algorithm, data, proof, &policy)
@@ -206,7 +203,7 @@ impl HostKeyChecker {
                 self.hash_names,
             ));
         }
-        for (index, path) in self.user_paths.iter().enumerate() {
+        for (index, path) in self.files.user_paths.iter().enumerate() {
             let Some(file) = files::load(std::iter::once(path)).pop() else {
                 if index == 0 && !lines.is_empty() {
                     edit::append(path, &lines)?;

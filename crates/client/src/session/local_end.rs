@@ -41,7 +41,7 @@ pub trait LocalEnd: Send {
     }
 
     /// The event descriptor that the program signals when the endpoint has work to do.
-    fn bell(&self) -> &EventFd;
+    fn waker(&self) -> &EventFd;
 
     /// The login is over: the user is asked nothing more. `reads_on`: the server is known to
     /// process messages in order before it has answered them. `is_fulmar`: the server is Fulmar.
@@ -91,9 +91,9 @@ impl Session<'_> {
             return Ok(false);
         };
         sys::signals::block(&PROGRAM_SIGNALS).map_err(ClientError::system("sigmask"))?;
-        let bell = std::os::fd::AsFd::as_fd(local.bell());
+        let waker = std::os::fd::AsFd::as_fd(local.waker());
         self.driver
-            .watch(bell, TOKEN_LOCAL_END, true, false)
+            .watch(waker, TOKEN_LOCAL_END, true, false)
             .map_err(ClientError::system("epoll"))?;
         if let Some(times) = local.loop_times() {
             self.driver.tell_times(times);
@@ -113,7 +113,7 @@ impl Session<'_> {
     pub(super) fn wake_local_end(&mut self) -> Result<(), ClientError> {
         if let Some(local) = self.local.as_deref_mut() {
             local
-                .bell()
+                .waker()
                 .drain()
                 .map_err(ClientError::system("eventfd"))?;
         }

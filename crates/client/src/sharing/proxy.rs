@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use config::client::ClientOptions;
 use driver::{Driver, DriverError};
-use proto::Connection;
+use proto::{Connection, TransportConfig};
 
 use super::line::{Line, LineEnd};
 use super::message::{MasterReply, Wish};
@@ -27,6 +27,19 @@ use crate::plan::{Plan, What};
 use crate::session::{AnyLocalEnd, Session, StdioFlags, Streams};
 use crate::sharing::persist::Leave;
 use crate::text::one_line;
+
+/// Most bytes that the server may send ahead. A master of Fulmar closes the socket of a passenger that leaves
+/// 64 MiB unread, and OpenSSH's ends at 128 MiB, with all its sessions: a passenger that the system lets wait
+/// must not come near, with the headers of its messages.
+const MAX_WINDOW_BYTES: u64 = 32 << 20;
+
+/// The settings of a connection without a transport of its own.
+fn transport_config(options: &ClientOptions) -> TransportConfig {
+    let mut config = login::transport_config(options);
+    config.window_memory_bytes = config.window_memory_bytes.min(MAX_WINDOW_BYTES);
+    config.max_channels = TransportConfig::channels_in(config.window_memory_bytes);
+    config
+}
 
 /// Why proxy mode could not be entered.
 enum NotShared {
@@ -200,7 +213,7 @@ impl ProxyConnection {
             error,
         };
         let now = sys::time::monotonic_ms();
-        let mut connection = Connection::shared(login::transport_config(options), now)
+        let mut connection = Connection::shared(transport_config(options), now)
             .map_err(|error| lost(DriverError::Proto(error)))?;
         connection.receive_buffer().extend_from_slice(&received);
         sys::io::set_nonblocking(&socket, true).map_err(ClientError::system("fcntl"))?;

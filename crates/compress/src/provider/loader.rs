@@ -31,6 +31,12 @@ impl fmt::Display for LibraryError {
 
 impl std::error::Error for LibraryError {}
 
+/// musl's loader always searches the program first.
+#[cfg(not(target_env = "gnu"))]
+const OWN_FIRST: libc::c_int = 0;
+#[cfg(target_env = "gnu")]
+const OWN_FIRST: libc::c_int = libc::RTLD_DEEPBIND;
+
 /// A loaded library. It stays loaded until the process ends.
 #[derive(Clone, Copy)]
 pub(super) struct LibraryHandle(NonNull<c_void>);
@@ -45,7 +51,7 @@ impl LibraryHandle {
             .map_err(|_| LibraryError::Load("a NUL byte in the path".to_owned()))?;
         // The library's own symbols have precedence: a process that also had another zlib crashed
         // in a library that found the wrong one.
-        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | OWN_FIRST;
         // SAFETY: a terminated string. The library's constructors may do anything; therefore this
         // runs in a process that holds nothing of value.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };

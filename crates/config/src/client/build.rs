@@ -7,16 +7,17 @@ use crate::client::options::SessionType;
 use crate::client::options::{
     ForwardAgent, IdentityAgent, IdentityFile, Proxy, RequestTty, Tunnel,
 };
-use crate::client::table::{CLIENT_TABLE, ClientOptions, Row};
-use crate::client::types::YesNoAsk;
+use crate::client::table::{CLIENT_TABLE, ClientOptions, Row, jumps};
+use crate::client::types::{AgentName, JumpHost, NameOrVariable, YesNoAsk};
 use crate::client::{ClientConfig, CommandLine, methods};
 use crate::destination;
 use crate::environment::Environment;
 use crate::error::{ConfigError, MISTYPED, Warning};
 use crate::forward::{ForwardListen, ForwardTo};
+use crate::printing;
 use crate::tokens::{self, BAD_USER, ExpandError, Purpose, Tokens};
 use crate::types::LogLevel;
-use crate::value::{self, Repeat, Value, Values};
+use crate::value::{Repeat, Value, Values};
 
 /// Private keys that are tried if none is named, in OpenSSH's order.
 pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
@@ -43,6 +44,20 @@ impl Expander<'_> {
                     .expand_with_variables(&path, Purpose::Plain, self.environment)
             })
             .map_err(|error| refused(keyword, &error))
+    }
+
+    /// As [`path`](Self::path), of a forwarding's socket: `-G` shows `~user` of an unknown user as it
+    /// is written. OpenSSH gives `~` no meaning there.
+    fn forwarded_path(
+        &self,
+        keyword: &str,
+        template: &str,
+        command_line: &CommandLine,
+    ) -> Result<String, ConfigError> {
+        match tokens::expand_tilde(template, self.environment) {
+            Err(_) if command_line.only_prints => self.plain(keyword, template),
+            _ => self.path(keyword, template),
+        }
     }
 
     fn paths(&self, row: Row, values: &Values) -> Result<Vec<String>, ConfigError> {
@@ -138,16 +153,13 @@ pub(crate) fn build(
     if mistyped.is_some() {
         return Err(MISTYPED);
     }
-    match expand_forwards(&mut options, &mut values, &expander) {
-        // `-G` shows what cannot be expanded as it is written.
-        Err(_) if command_line.only_prints => {}
-        expanded => expanded?,
-    }
+    expand_forwards(&mut options, &mut values, &expander, command_line)?;
     options.host_argument = knowledge.host_argument.clone();
     options.algorithms.host_key_algorithms_set = host_key_algorithms_set;
     options.user_keys.certificate_files = expanded.certificate_files;
     options.host_keys.global_known_hosts_files = expanded.global_known_hosts_files;
     options.user_keys.identity_agent = expanded.identity_agent;
+    options.forwarding.agent = expanded.forward_agent;
     options.user_keys.identity_files = expanded.identity_files;
     options.connection.proxy = expanded.proxy;
     options.connection.connect_timeout_s = options
@@ -198,6 +210,7 @@ struct Expanded {
     certificate_files: Vec<String>,
     global_known_hosts_files: Vec<String>,
     identity_agent: IdentityAgent,
+    forward_agent: ForwardAgent,
     identity_files: Vec<IdentityFile>,
     proxy: Proxy,
 }
@@ -234,15 +247,15 @@ fn expand(
         identity_files = identity_files.or_else(|_| Ok(Vec::new()));
     }
     let proxy = match proxy(values, expander.tokens) {
-        // `-G` shows the command unexpanded.
-        Err(_) if command_line.only_prints && jumps(values).is_none() => Proxy::Direct,
+        // `-G` shows the command and the hops unexpanded.
+        Err(_) if command_line.only_prints => Proxy::Direct,
         proxy => proxy?,
     };
-    show_last_hop(values, &proxy);
     let expanded = Expanded {
         certificate_files: certificate_files?,
         global_known_hosts_files,
         identity_agent: identity_agent(values, expander)?,
+        forward_agent: forward_agent(values, expander)?,
         identity_files: identity_files?,
         proxy,
     };
@@ -316,23 +329,13 @@ fn clear_forwardings(values: &mut Values) {
     values.put(Row::Tunnel.index(), Value::Choice(Tunnel::No.choice()));
 }
 
-/// Expands the paths of sockets in forwardings, the agent's included, also for the dump.
+/// Expands the paths of sockets in forwardings, also for the dump.
 fn expand_forwards(
     options: &mut ClientOptions,
     values: &mut Values,
     expander: &Expander<'_>,
+    command_line: &CommandLine,
 ) -> Result<(), ConfigError> {
-    let agent = std::mem::take(&mut options.forwarding.agent);
-    options.forwarding.agent = match agent {
-        ForwardAgent::Socket(word) => {
-            let path = socket_of("ForwardAgent", &word, expander)?;
-            if let Some(path) = path.clone().filter(|_| variable(&word).is_none()) {
-                values.put(Row::ForwardAgent.index(), Value::Word(path));
-            }
-            path.map_or(ForwardAgent::No, ForwardAgent::Socket)
-        }
-        other => other,
-    };
     let lists = [
         (Row::LocalForward, &mut options.forwarding.local_forwards),
         (Row::RemoteForward, &mut options.forwarding.remote_forwards),
@@ -354,7 +357,7 @@ fn expand_forwards(
                 ForwardTo::Tcp { .. } | ForwardTo::Udp { .. } | ForwardTo::Socks => None,
             };
             for path in [listen, to].into_iter().flatten() {
-                *path = expander.path(keyword, path)?;
+                *path = expander.forwarded_path(keyword, path, command_line)?;
                 has_paths = true;
             }
         }
@@ -389,40 +392,53 @@ fn remote_command(
         .map_err(|error| refused("RemoteCommand", &error))
 }
 
-/// The agent; its socket expanded, also for the dump, unless a variable names it.
 fn identity_agent(
     values: &mut Values,
     expander: &Expander<'_>,
 ) -> Result<IdentityAgent, ConfigError> {
-    let row = Row::IdentityAgent.index();
-    let word = match values.get(row).unwrap_or_default() {
-        IdentityAgent::Socket(word) => word,
-        other => return Ok(other),
-    };
-    let path = socket_of("IdentityAgent", &word, expander)?;
-    if variable(&word).is_none() {
-        values.put(row, Value::Words(path.clone().into_iter().collect()));
-    }
-    Ok(path.map_or(IdentityAgent::None, IdentityAgent::Socket))
+    Ok(match values.get(Row::IdentityAgent.index()) {
+        None | Some(AgentName::Usual(_)) => IdentityAgent::FromEnvironment,
+        Some(AgentName::None(_)) => IdentityAgent::None,
+        Some(AgentName::Socket(socket)) => {
+            let path = expand_socket(Row::IdentityAgent, socket, values, expander)?;
+            path.map_or(IdentityAgent::None, IdentityAgent::Socket)
+        }
+    })
 }
 
-/// The variable of `$NAME`; `${NAME}` is part of a path.
-fn variable(word: &str) -> Option<&str> {
-    word.strip_prefix('$').filter(|name| !name.starts_with('{'))
+fn forward_agent(
+    values: &mut Values,
+    expander: &Expander<'_>,
+) -> Result<ForwardAgent, ConfigError> {
+    Ok(match values.get(Row::ForwardAgent.index()) {
+        None | Some(AgentName::None(_)) => ForwardAgent::No,
+        Some(AgentName::Usual(_)) => ForwardAgent::Yes,
+        Some(AgentName::Socket(socket)) => {
+            let path = expand_socket(Row::ForwardAgent, socket, values, expander)?;
+            path.map_or(ForwardAgent::No, ForwardAgent::Socket)
+        }
+    })
 }
 
-/// The path of an agent's socket; `None` if the variable that names it is not set.
-fn socket_of(
-    keyword: &str,
-    word: &str,
+/// The path of an agent's socket, expanded, also for the dump unless a variable holds it; `None` if
+/// the variable is not set.
+fn expand_socket(
+    row: Row,
+    socket: NameOrVariable,
+    values: &mut Values,
     expander: &Expander<'_>,
 ) -> Result<Option<String>, ConfigError> {
-    match variable(word) {
-        Some(name) => {
-            let path = expander.environment.variable(name);
+    match socket {
+        NameOrVariable::Variable(name) => {
+            let path = expander.environment.variable(&name);
             Ok(path.filter(|path| !path.is_empty()))
         }
-        None => expander.path(keyword, word).map(Some),
+        NameOrVariable::Name(template) => {
+            let path = expander.path(row.name(), &template)?;
+            let shown = AgentName::Socket(NameOrVariable::Name(path.clone()));
+            values.put(row.index(), Value::Agent(shown));
+            Ok(Some(path))
+        }
     }
 }
 
@@ -444,27 +460,12 @@ fn identity_files(
     Ok(out)
 }
 
-/// The hops of `ProxyJump` as written.
-fn jumps(values: &Values) -> Option<&str> {
-    match values.words(Row::ProxyJump.index()) {
-        [hops] if hops != "none" => Some(hops),
-        _ => None,
-    }
-}
-
 fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
-    if let Some(hops) = jumps(values) {
-        let expanded = tokens
-            .only("hnpr")
-            .expand(hops, Purpose::Plain)
-            .map_err(|error| refused("ProxyJump", &error))?;
-        let hops: Option<Vec<_>> = expanded.split(',').map(destination::parse_hop).collect();
-        return hops.map(Proxy::Jump).ok_or_else(|| {
-            ConfigError::Refused(format!(
-                "Invalid ProxyJump \"{}\"",
-                escape::one_line(expanded)
-            ))
-        });
+    let hops = jumps(values);
+    if !hops.is_empty() {
+        let tokens = tokens.only("hnpr");
+        let hops = hops.iter().map(|hop| expand_hop(hop, &tokens));
+        return hops.collect::<Result<_, _>>().map(Proxy::Jump);
     }
     match values.word_unless_none(Row::ProxyCommand.index()) {
         None => Ok(Proxy::Direct),
@@ -489,16 +490,24 @@ fn set_env(values: &mut Values, expander: &Expander<'_>) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// Of several hops, OpenSSH's dump formats the last one and shows the others as written.
-fn show_last_hop(values: &mut Values, proxy: &Proxy) {
-    if let (Proxy::Jump(hops), [written]) = (proxy, values.words(Row::ProxyJump.index()))
-        && let Some(last) = hops.last()
-    {
-        let shown = match written.rsplit_once(',') {
-            Some((before, _)) => format!("{before},{last}"),
-            None => last.to_string(),
-        };
-        values.put(Row::ProxyJump.index(), Value::Words(vec![shown]));
+/// A hop with the tokens of its user and host expanded.
+fn expand_hop(hop: &JumpHost, tokens: &Tokens) -> Result<JumpHost, ConfigError> {
+    let expand = |template: &String| {
+        tokens
+            .expand(template, Purpose::Plain)
+            .map_err(|error| refused("ProxyJump", &error))
+    };
+    let hop = JumpHost {
+        user: hop.user.as_ref().map(expand).transpose()?,
+        host: expand(&hop.host)?,
+        port: hop.port,
+    };
+    match destination::is_safe_hop(&hop) {
+        true => Ok(hop),
+        false => Err(ConfigError::Refused(format!(
+            "Invalid ProxyJump \"{}\"",
+            escape::one_line(hop.to_string())
+        ))),
     }
 }
 
@@ -518,7 +527,7 @@ impl ClientOptions {
         format!(
             "host {}\n{}",
             self.host_argument,
-            value::dump(CLIENT_TABLE, &self.values)
+            printing::dump(CLIENT_TABLE, &self.values)
         )
     }
 }

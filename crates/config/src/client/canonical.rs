@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use crate::client::types::CnameRule;
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::pattern;
@@ -12,8 +13,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) domains: &'a [String],
     pub(crate) max_dots: u32,
     pub(crate) fallback_local: bool,
-    /// `source-list:target-list` each.
-    pub(crate) permitted_cnames: &'a [String],
+    pub(crate) permitted_cnames: &'a [CnameRule],
 }
 
 /// The canonical name of `host`, or `None` if it stays unchanged.
@@ -75,10 +75,8 @@ pub(crate) fn is_address(host: &str) -> bool {
 fn apply(name: &str, end: &str, rules: &Rules<'_>) -> String {
     let end = end.trim_end_matches('.').to_ascii_lowercase();
     let permitted = rules.permitted_cnames.iter().any(|rule| {
-        rule.split_once(':').is_some_and(|(source, target)| {
-            pattern::match_hostname(name, source).is_yes()
-                && pattern::match_hostname(&end, target).is_yes()
-        })
+        pattern::match_hostname(name, &rule.source).is_yes()
+            && pattern::match_hostname(&end, &rule.target).is_yes()
     });
     if permitted && !end.is_empty() && crate::tokens::is_valid_host(&end) {
         end

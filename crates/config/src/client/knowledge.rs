@@ -3,8 +3,7 @@
 
 use crypto::hash::HashAlgorithm;
 
-use crate::client::table::Row;
-use crate::destination;
+use crate::client::table::{Row, jumps};
 use crate::environment::LocalUser;
 use crate::tokens::{Purpose, Tokens};
 use crate::value::{Value, Values};
@@ -57,15 +56,7 @@ impl Knowledge {
             "" => self.host_argument.as_str(),
             alias => alias,
         };
-        let jump = match values.words(Row::ProxyJump.index()) {
-            [hops] if hops != "none" => hops
-                .rsplit(',')
-                .next()
-                .and_then(destination::parse_hop)
-                .map(|hop| hop.host)
-                .unwrap_or_default(),
-            _ => String::new(),
-        };
+        let jump = jumps(values).last().map_or("", |hop| &hop.host);
         let short = self.local_hostname.split('.').next().unwrap_or_default();
         let hashed = format!("{}{hostname}{port}{user}{jump}", self.local_hostname);
         Tokens::new()
@@ -74,7 +65,7 @@ impl Knowledge {
             .with('d', &self.local.home)
             .with('h', hostname)
             .with('i', self.local.uid.to_string())
-            .with('j', &jump)
+            .with('j', jump)
             .with('k', alias)
             .with('l', &self.local_hostname)
             .with('n', &self.host_argument)

@@ -18,7 +18,7 @@ pub(crate) mod types;
 use std::path::{Path, PathBuf};
 
 pub use options::{
-    ControlMaster, ForwardAgent, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
+    ControlMaster, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
     PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel,
 };
 pub use table::{
@@ -28,7 +28,7 @@ pub use table::{
 };
 
 pub use crate::types::EscapeChar;
-pub use types::{AddKeysToAgent, ControlPersist, TunnelDevice, YesNoAsk};
+pub use types::{AddKeysToAgent, ControlPersist, JumpHost, NameOrVariable, TunnelDevice, YesNoAsk};
 
 use crate::environment::{Files, SystemFiles};
 

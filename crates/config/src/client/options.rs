@@ -1,8 +1,6 @@
 //! The types of options that only ssh_config has; [`table`](super::table) has the options.
 
-use std::fmt;
-
-use crate::value::{Setting, Value};
+use crate::client::types::JumpHost;
 
 choices! {
     /// `StrictHostKeyChecking`.
@@ -171,38 +169,6 @@ pub enum ForwardAgent {
     Socket(String),
 }
 
-/// One hop of `ProxyJump`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JumpHost {
-    /// User, if given.
-    pub user: Option<String>,
-    /// Host or address, without brackets.
-    pub host: String,
-    /// Port, if given.
-    pub port: Option<u16>,
-}
-
-/// Formats the hop as `ProxyJump` and `-J` accept it: `[user@]host[:port]`, an address with colons
-/// in brackets.
-impl fmt::Display for JumpHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(user) = &self.user {
-            write!(f, "{user}@")?;
-        }
-        // OpenSSH prints addresses of both families in brackets.
-        let is_number = self.host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        if self.host.contains(':') || is_number {
-            write!(f, "[{}]", self.host)?;
-        } else {
-            f.write_str(&self.host)?;
-        }
-        match self.port {
-            Some(port) => write!(f, ":{port}"),
-            None => Ok(()),
-        }
-    }
-}
-
 /// How to connect to the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
@@ -213,26 +179,4 @@ pub enum Proxy {
     Command(String),
     /// Through other hosts, in the order of connection.
     Jump(Vec<JumpHost>),
-}
-
-/// The agent as written; a socket is a template.
-impl Setting for IdentityAgent {
-    fn from_value(value: Value) -> Option<IdentityAgent> {
-        Some(match String::from_value(value)? {
-            word if word == "SSH_AUTH_SOCK" => IdentityAgent::FromEnvironment,
-            word if word == "none" => IdentityAgent::None,
-            word => IdentityAgent::Socket(word),
-        })
-    }
-}
-
-/// The agent as written; a socket is a template.
-impl Setting for ForwardAgent {
-    fn from_value(value: Value) -> Option<ForwardAgent> {
-        Some(match String::from_value(value)? {
-            word if word == "yes" => ForwardAgent::Yes,
-            word if word == "no" => ForwardAgent::No,
-            word => ForwardAgent::Socket(word),
-        })
-    }
 }

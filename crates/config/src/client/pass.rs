@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::client::knowledge::Knowledge;
 use crate::client::matching::{self, Facts};
 use crate::client::options::SessionType;
-use crate::client::table::{CLIENT_TABLE, Row};
+use crate::client::table::{CLIENT_TABLE, Row, jumps};
 use crate::client::{ClientConfig, CommandLine, CommandLineSetting, ConfigSource, methods};
 use crate::environment::Environment;
 use crate::error::{Place, Severity, Warning};
@@ -13,6 +13,7 @@ use crate::forms;
 use crate::include::{self, Budget};
 use crate::lexer;
 use crate::pattern::{self, Case};
+use crate::printing;
 use crate::reader::{self, Judgement};
 use crate::tokens::{self, BAD_USER, Purpose};
 use crate::value::{self, Keyword, Kind, Repeat, Support, Value, Values};
@@ -264,7 +265,7 @@ impl Pass<'_> {
             return Ok(());
         }
         if index == Row::RefuseConnection.index() {
-            let said = escape::one_line(value::canonical(&value));
+            let said = escape::one_line(printing::canonical(&value));
             return Err(format!("{}: {said}", row.name));
         }
         // As in OpenSSH, a time of `none` counts as unset: later lines and the default apply.
@@ -360,7 +361,7 @@ impl Pass<'_> {
         if index == Row::ProxyJump.index() {
             self.has(Row::ProxyCommand)
         } else if index == Row::ProxyCommand.index() {
-            matches!(self.values.words(Row::ProxyJump.index()), [hops] if hops != "none")
+            !jumps(&self.values).is_empty()
         } else {
             false
         }

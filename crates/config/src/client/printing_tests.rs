@@ -3,16 +3,27 @@
 use super::*;
 use crate::forward::ForwardSpec;
 
+/// As with OpenSSH 9.2 and 10.6.
 #[test]
-fn what_cannot_be_carried_out_is_printed_all_the_same() {
-    let text = "LocalForward /${NO_SUCH} h:2\n";
+fn commands_are_printed_unexpanded_and_forwardings_must_be_expanded() {
     let env = FakeEnvironment::new();
     let mut line = CommandLine::new();
-    assert!(try_resolve(text, "h", &line, &env).is_err());
     let command = "ProxyCommand %{h}\n";
     assert!(try_resolve(command, "h", &line, &env).is_err());
     line.only_prints = true;
-    assert!(try_resolve(text, "h", &line, &env).is_ok());
+    for refused in [
+        "LocalForward /${NO_SUCH} h:2\n",
+        "LocalForward /tmp/%Q h:2\n",
+        "RemoteForward 1 /tmp/%Q\n",
+        "DynamicForward /tmp/%Q\n",
+        "ForwardAgent /tmp/%Q\n",
+    ] {
+        assert!(try_resolve(refused, "h", &line, &env).is_err(), "{refused}");
+    }
+    let text = "LocalForward ~nobody-of-this-name/a h:1\n";
+    assert!(try_resolve(text, "h", &CommandLine::new(), &env).is_err());
+    let printed = try_resolve(text, "h", &line, &env).unwrap().dump();
+    assert!(printed.contains("localforward ~nobody-of-this-name/a [h]:1\n"));
     let printed = try_resolve(command, "h", &line, &env).unwrap().dump();
     assert!(printed.contains("proxycommand %{h}\n"));
 }
@@ -34,7 +45,7 @@ fn forwarding_of_standard_input_sets_defaults_alone() {
 
 #[test]
 fn forwardings_are_typed_and_their_paths_expanded() {
-    let text = "LocalForward 80 h:81\nLocalForward *:0082 /run/%r\nRemoteForward 1\nRemoteForward 0 ~/s\n\
+    let text = "LocalForward 80 h:81\nLocalForward *:0082 /run/%r\nLocalForward \"/a b\" /c\\ d\nRemoteForward 1\nRemoteForward 0 ~/s\n\
         DynamicForward [::1]:3\nGatewayPorts yes\nStreamLocalBindMask 0111\n";
     let options = resolve(text, "h");
     assert!(options.warnings.is_empty());
@@ -47,7 +58,11 @@ fn forwardings_are_typed_and_their_paths_expanded() {
     let user = &options.user;
     assert_eq!(
         shown(&options.forwarding.local_forwards),
-        ["80 [h]:81".to_owned(), format!("[*]:82 /run/{user}")]
+        [
+            "80 [h]:81".to_owned(),
+            format!("[*]:82 /run/{user}"),
+            "/a b /c d".to_owned()
+        ]
     );
     assert_eq!(
         shown(&options.forwarding.remote_forwards),

@@ -4,7 +4,7 @@ use crate::client::canonical::{self, Rules};
 use crate::client::knowledge::Knowledge;
 use crate::client::options::Canonicalize;
 use crate::client::pass::Pass;
-use crate::client::table::{CLIENT_TABLE, Row};
+use crate::client::table::{CLIENT_TABLE, Row, jumps};
 use crate::client::{ClientConfig, ClientOptions, CommandLine, build};
 use crate::environment::Environment;
 use crate::error::ConfigError;
@@ -92,6 +92,23 @@ impl ClientConfig {
         )
     }
 
+    /// `EnableSSHKeysign`, as ssh-keysign(8) reads it: for a host without a name, of whose patterns `*`
+    /// matches and `?*` does not, and in one pass, so that no name is looked up and `Match final` and
+    /// `Match canonical` do not apply.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a file cannot be read or a line is bad.
+    pub fn enables_keysign(&self, environment: &dyn Environment) -> Result<bool, ConfigError> {
+        let knowledge = Knowledge {
+            host_argument: String::new(),
+            settled_host: None,
+            local: environment.local_user(),
+            local_hostname: environment.local_hostname(),
+        };
+        let only = self.pass(&knowledge, &CommandLine::new(), environment, None)?;
+        Ok(only.values.get(Row::EnableSSHKeysign.index()) == Some(true))
+    }
+
     fn pass(
         &self,
         knowledge: &Knowledge,
@@ -158,12 +175,9 @@ fn wants_canonical(values: &Values) -> bool {
 
 /// True if a proxy resolves the host name.
 fn is_proxied(values: &Values) -> bool {
-    let proxied = |key: Row| match values.at(key.index()) {
-        Some(Value::Word(word)) => word != "none",
-        Some(Value::Words(words)) => words.first().is_some_and(|word| word != "none"),
-        _ => false,
-    };
-    proxied(Row::ProxyCommand) || proxied(Row::ProxyJump)
+    let command = values.at(Row::ProxyCommand.index());
+    let has_command = matches!(command, Some(Value::Word(word)) if word != "none");
+    has_command || !jumps(values).is_empty()
 }
 
 fn rules(values: &Values) -> Rules<'_> {
@@ -187,6 +201,9 @@ fn rules(values: &Values) -> Rules<'_> {
             values.at(Row::CanonicalizeFallbackLocal.index()),
             Some(Value::Flag(false))
         ),
-        permitted_cnames: list(Row::CanonicalizePermittedCNAMEs),
+        permitted_cnames: match values.at(Row::CanonicalizePermittedCNAMEs.index()) {
+            Some(Value::CnameRules(rules)) => rules,
+            _ => &[],
+        },
     }
 }

@@ -6,7 +6,7 @@
 //! facts of the connection (`LocalCommand`, `KnownHostsCommand`): [`ClientOptions::tokens`] expands
 //! those.
 //!
-//! To implement a keyword, give its row a field and change its [`Support`].
+//! To implement a keyword, give its row a field and change its [`Support`](crate::value::Support).
 
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
@@ -14,17 +14,20 @@ use crate::client::options::{
     Canonicalize, ControlMaster, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
     PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel,
 };
-use crate::client::types::{AddKeysToAgent, ControlPersist, TunnelDevice, YesNoAsk};
+use crate::client::types::{
+    AddKeysToAgent, ControlPersist, JumpHost, NameOrVariable, TunnelDevice, YesNoAsk,
+};
 use crate::error::Warning;
 use crate::forms;
 use crate::forward::ForwardSpec;
+use crate::permit::PermitList;
 use crate::tokens::Tokens;
 use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
     RekeyLimit, SyslogFacility, TcpKeepAlive, Variable,
 };
-use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
-use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Values};
+use crate::value::Support::{Carried, Deprecated, Ignored, Unsupported};
+use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Value, Values};
 
 const COUNT: Kind = Kind::Integer {
     min: 0,
@@ -46,7 +49,6 @@ const WARN_WEAK: Kind = Kind::Choice(&[
     ("false", Choice::flag(false, "no")),
     ("no-pq-kex", Choice::flag(false, "no")),
 ]);
-const NONE: Support = Support::Enabling(&["none"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord, UnlessNone};
 
@@ -73,8 +75,7 @@ keywords! {
         compression.method: Compression = Compression [] Kind::Choice(Compression::SPELLINGS), "no", Carried, Everywhere, First, Line;
         /// `ControlMaster`.
         connection.control_master: ControlMaster = ControlMaster [] Kind::Choice(ControlMaster::SPELLINGS), "no", Carried, Everywhere, First, Line;
-        /// `EnableSSHKeysign`: ssh-keysign signs; only the system's file counts.
-        authentication.enable_ssh_keysign: bool = EnableSSHKeysign [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        EnableSSHKeysign [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         ClearAllForwardings [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ExitOnForwardFailure`: end if a forwarding cannot be set up.
         forwarding.exit_on_forward_failure: bool = ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
@@ -164,10 +165,10 @@ keywords! {
         host_keys.host_key_alias: Option<String> = HostKeyAlias [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `HostbasedAcceptedAlgorithms`: for the keys of this host, in the order of preference.
         algorithms.hostbased_accepted_algorithms: Vec<String> = HostbasedAcceptedAlgorithms ["HostbasedKeyTypes" "HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
-        /// `IdentityAgent`.
-        user_keys.identity_agent: IdentityAgent = IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
+        IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
         IgnoreUnknown [] Kind::Text, "", Carried, Everywhere, First, Line;
-        KbdInteractiveDevices [] Kind::Text, "", Fulfilled, Everywhere, First, Line;
+        /// `KbdInteractiveDevices`: the submethods that keyboard-interactive asks for, with commas between.
+        authentication.kbd_interactive_devices: Option<String> = KbdInteractiveDevices [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `KexAlgorithms`.
         algorithms.kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Everywhere, First, Comma;
         /// `CASignatureAlgorithms`.
@@ -181,11 +182,10 @@ keywords! {
         logging.log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         /// `MACs`.
         algorithms.macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
-        /// `PKCS11Provider`: a library that reaches tokens; a name after `$` is that of a variable.
-        user_keys.pkcs11_provider: Option<String> = PKCS11Provider ["SmartcardDevice"] Kind::Text, "", Carried, Everywhere, First, UnlessNone;
-        /// `SecurityKeyProvider`: a library's path, `internal`, or `$` and the name of an environment
-        /// variable that holds either.
-        user_keys.security_key_provider: Option<String> = SecurityKeyProvider [] Kind::Text, "internal", Carried, Everywhere, First, UnlessNone;
+        /// `PKCS11Provider`: a library that reaches tokens.
+        user_keys.pkcs11_provider: Option<NameOrVariable> = PKCS11Provider ["SmartcardDevice"] Kind::Parsed(forms::client::library), "", Carried, Everywhere, First, UnlessNone;
+        /// `SecurityKeyProvider`: a library's path or `internal`.
+        user_keys.security_key_provider: Option<NameOrVariable> = SecurityKeyProvider [] Kind::Parsed(forms::client::library), "internal", Carried, Everywhere, First, UnlessNone;
         /// `PreferredAuthentications`, in order.
         authentication.preferred_authentications: Vec<String> = PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `PubkeyAcceptedAlgorithms`.
@@ -219,16 +219,16 @@ keywords! {
         session.send_env: Vec<String> = SendEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
         /// `SetEnv`.
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
-        LogVerbose [] Kind::Words, "", NONE, Everywhere, First, OrWord("none");
+        /// `LogVerbose`: pattern-lists of places in the source ([`crate::log_verbose`]).
+        logging.log_verbose: Vec<String> = LogVerbose [] Kind::Words, "", Carried, Everywhere, First, OrWord("none");
         /// `ChannelTimeout`.
         limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `PermitRemoteOpen`: `any`, `none`, or the targets that SOCKS requests from the server may
         /// name.
-        forwarding.permit_remote_open: Vec<String> = PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Carried, Everywhere, First, Line;
+        forwarding.permit_remote_open: PermitList = PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Carried, Everywhere, First, Line;
         /// `AddKeysToAgent`.
         user_keys.add_to_agent: AddKeysToAgent = AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", Carried, Everywhere, First, Line;
-        /// `ForwardAgent`.
-        forwarding.agent: ForwardAgent = ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", Carried, Everywhere, First, Line;
+        ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", Carried, Everywhere, First, Line;
         /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.
         connection.connect_timeout_s: Option<u32> = ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
         /// `TunnelDevice`: the numbers of this machine's device and of the server's.
@@ -297,12 +297,24 @@ keywords! {
         pub algorithms.host_key_algorithms_set: bool,
         /// `IdentityFile`: expanded, or the defaults.
         pub user_keys.identity_files: Vec<IdentityFile>,
-        /// `ProxyCommand` or `ProxyJump`.
+        /// `IdentityAgent`: expanded.
+        pub user_keys.identity_agent: IdentityAgent,
+        /// `ForwardAgent`: expanded.
+        pub forwarding.agent: ForwardAgent,
+        /// `ProxyCommand` or `ProxyJump`: expanded.
         pub connection.proxy: Proxy,
         /// The tokens of this host, which expand templates.
         pub self.tokens: Tokens,
         /// Warnings about settings that are accepted but not carried out, one for each keyword.
         pub self.warnings: Vec<Warning>,
         pub(crate) self.values: Values,
+    }
+}
+
+/// The hops of `ProxyJump` before expansion; none if it is not set or `none`.
+pub(crate) fn jumps(values: &Values) -> &[JumpHost] {
+    match values.at(Row::ProxyJump.index()) {
+        Some(Value::Jumps(jumps)) => &jumps.hops,
+        _ => &[],
     }
 }

@@ -293,6 +293,26 @@ fn jump_hosts() {
     ] {
         assert_eq!(resolve(text, "h").connection.proxy, proxy, "{text}");
     }
+    // Tokens stay in the dump, as with OpenSSH, also those that no connection could expand.
+    let mut prints = CommandLine::new();
+    prints.only_prints = true;
+    for hops in ["%r@%h:22", "a,%z@last", "h%"] {
+        let text = format!("ProxyJump {hops}\n");
+        let printed = try_resolve(&text, "h", &prints, &FakeEnvironment::new()).unwrap();
+        assert!(
+            printed.dump().contains(&format!("\nproxyjump {hops}\n")),
+            "{hops}"
+        );
+    }
+    // An address is a host of its own when it takes the place of a token.
+    let hop = |text: &str, host: &str| match resolve(text, host).connection.proxy {
+        Proxy::Jump(hops) => hops.iter().map(JumpHost::to_string).collect(),
+        _ => Vec::new(),
+    };
+    assert_eq!(hop("ProxyJump u@%h:22\n", "::1"), ["u@[::1]:22"]);
+    assert!(refusal("ProxyJump %z\n").contains("ProxyJump"));
+    assert_eq!(hop("User \"a,b\"\nProxyJump %r@h\n", "h"), ["a,b@h"]);
+    assert!(refusal("User \"a$b\"\nProxyJump %r@h\n").contains("ProxyJump"));
     assert!(
         resolve("ProxyJump ssh://u@a:22,ssh://v@[b]\n", "h")
             .dump()
@@ -394,27 +414,12 @@ fn missing_and_explicit_files() {
 }
 
 #[test]
-fn what_only_enables_is_warned_about_once_with_its_place() {
-    let text = "LogVerbose kex.c:*:1\nLogVerbose packet.c:*:1\n";
-    let options = resolve(text, "h");
-    let shown: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        shown,
-        [format!(
-            "{USER} line 1: LogVerbose is not supported yet; ignored"
-        )]
-    );
+fn what_only_enables_gives_no_warning() {
+    let options = resolve("LogVerbose client/*:* none\nLogVerbose kex.c:*:1\n", "h");
+    assert_eq!(options.logging.log_verbose, ["client/*:*", "none"]);
+    assert!(options.warnings.is_empty());
     let quiet = "AddKeysToAgent yes\nForwardAgent yes\nControlMaster no\nControlPath none\nForwardX11 yes\nTunnel no\nControlPersist no\n";
     assert!(resolve(quiet, "h").warnings.is_empty());
-    // Blocks that do not apply and values that do not count give no warning.
-    assert!(
-        resolve(
-            "LogVerbose none\nLogVerbose kex.c:*:1\nHost x\nLogVerbose kex.c:*:1\n",
-            "h"
-        )
-        .warnings
-        .is_empty()
-    );
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Forms that only ssh_config has.
 
 use super::{Form, no_words, none_alone, one, only, unchanged};
-use crate::client::types::{AddKeysToAgent, ControlPersist, TunnelDevice, YesNoAsk};
+use crate::client::types::{
+    AddKeysToAgent, AgentName, CnameRule, ControlPersist, JumpTemplates, NameOrVariable,
+    TunnelDevice, YesNoAsk,
+};
+use crate::destination;
 use crate::forward::{ForwardListen, ForwardSpec, ForwardTo, UDP_PREFIX};
 use crate::pattern;
 use crate::types::{EscapeChar, Keystrokes};
@@ -67,36 +71,40 @@ pub(crate) fn control_persist(words: &[String]) -> Form {
 /// `ForwardAgent yes|no|path|$VARIABLE`.
 pub(crate) fn forward_agent(words: &[String]) -> Form {
     let word = only(words)?;
-    match word.to_ascii_lowercase().as_str() {
-        "yes" | "true" => one("yes"),
-        "no" | "false" => one("no"),
-        _ => {
-            check_variable(word)?;
-            one(word)
-        }
-    }
+    Ok(Value::Agent(match word.to_ascii_lowercase().as_str() {
+        "yes" | "true" => AgentName::Usual("yes"),
+        "no" | "false" => AgentName::None("no"),
+        _ => agent_socket(word)?,
+    }))
 }
 
 /// `IdentityAgent path|SSH_AUTH_SOCK|none|$VARIABLE`.
 pub(crate) fn identity_agent(words: &[String]) -> Form {
-    let word = only(words)?;
-    if word.eq_ignore_ascii_case("none") {
-        return one("none");
-    }
-    check_variable(word)?;
-    one(word)
+    Ok(Value::Agent(match only(words)? {
+        word if word.eq_ignore_ascii_case("none") => AgentName::None("none"),
+        "SSH_AUTH_SOCK" => AgentName::Usual("SSH_AUTH_SOCK"),
+        word => agent_socket(word)?,
+    }))
 }
 
-/// `$NAME` must name a variable; `${NAME}` within a path is expanded later.
-fn check_variable(word: &str) -> Result<(), String> {
+/// The socket of an agent: `$NAME` must name a variable; `${NAME}` is part of a path.
+fn agent_socket(word: &str) -> Result<AgentName, String> {
     let Some(name) = word.strip_prefix('$').filter(|n| !n.starts_with('{')) else {
-        return Ok(());
+        return Ok(AgentName::Socket(NameOrVariable::Name(word.to_owned())));
     };
     let good = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if name.is_empty() || !good {
         return Err(format!("Invalid environment name {word}."));
     }
-    Ok(())
+    Ok(AgentName::Socket(NameOrVariable::Variable(name.to_owned())))
+}
+
+/// `PKCS11Provider path|none|$VARIABLE`, and the same of `SecurityKeyProvider`.
+pub(crate) fn library(words: &[String]) -> Form {
+    let word = only(words)?;
+    let is_none = word.eq_ignore_ascii_case("none");
+    let library = (!is_none).then(|| NameOrVariable::new(word));
+    Ok(Value::Library(library))
 }
 
 /// Files of `UserKnownHostsFile` and `GlobalKnownHostsFile`.
@@ -188,11 +196,7 @@ fn listener(word: &str, may_be_any_port: bool) -> Result<ForwardListen, String> 
         return Err(BAD_FORWARDING.to_owned());
     }
     if is_socket(word) {
-        // The dump separates listener and target by a blank.
-        return match word.contains(' ') {
-            true => Err(BAD_FORWARDING.to_owned()),
-            false => Ok(ForwardListen::Unix(word.to_owned())),
-        };
+        return Ok(ForwardListen::Unix(word.to_owned()));
     }
     let (host, port) = match units::split_host_port(word) {
         Some((host, Some(port))) => (Some(host), port),
@@ -259,36 +263,33 @@ pub(crate) fn domains(words: &[String]) -> Form {
 /// Rules of `CanonicalizePermittedCNAMEs`.
 pub(crate) fn cname_rules(words: &[String]) -> Form {
     if matches!(words, [only] if only.eq_ignore_ascii_case("none")) {
-        return one("none");
+        return Ok(Value::CnameRules(Vec::new()));
     }
-    let mut out = Vec::new();
+    let mut rules = Vec::new();
     for word in words {
-        if word == "*" {
-            out.push("*:*".to_owned());
-            continue;
-        }
-        match word.split_once(':') {
-            Some((source, target)) if !source.is_empty() && !target.is_empty() => {
-                out.push(word.to_ascii_lowercase());
-            }
+        let (source, target) = match word.split_once(':') {
+            None if word == "*" => ("*", "*"),
+            Some((source, target)) if !source.is_empty() && !target.is_empty() => (source, target),
             _ => return Err(format!("Invalid permitted CNAME \"{word}\"")),
-        }
+        };
+        rules.push(CnameRule {
+            source: source.to_ascii_lowercase(),
+            target: target.to_ascii_lowercase(),
+        });
     }
-    Ok(Value::Words(out))
+    Ok(Value::CnameRules(rules))
 }
 
 /// Hops of `ProxyJump`, comma-separated; the single word `none` means no hops.
 pub(crate) fn proxy_jump(words: &[String]) -> Form {
     let word = only(words)?;
     if word.eq_ignore_ascii_case("none") {
-        return one("none");
+        return Ok(Value::Jumps(JumpTemplates::default()));
     }
-    for hop in word.split(',') {
-        if crate::destination::parse_hop(hop).is_none() {
-            return Err(format!("Invalid ProxyJump \"{}\"", escape::one_line(word)));
-        }
+    match destination::parse_hops(word) {
+        Some(jumps) => Ok(Value::Jumps(jumps)),
+        None => Err(format!("Invalid ProxyJump \"{}\"", escape::one_line(word))),
     }
-    one(word)
 }
 
 /// Adds to a list of `SendEnv` patterns; `-pattern` removes earlier ones that match.

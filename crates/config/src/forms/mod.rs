@@ -7,8 +7,8 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
-use crate::channel_timeouts;
-use crate::forward::UDP_PREFIX;
+use crate::channel_timeouts::ChannelTimeouts;
+use crate::permit::PermitList;
 use crate::types::{IpQos, LogLevel, SyslogFacility, Variable};
 use crate::units;
 use crate::value::{Choice, EXTRA, Value, spelled};
@@ -156,18 +156,20 @@ pub(crate) fn window_memory(words: &[String]) -> Form {
 
 /// One `type=interval` per word of `ChannelTimeout`; the single word `none` means none.
 pub(crate) fn channel_timeout(words: &[String]) -> Form {
+    let mut timeouts = ChannelTimeouts::default();
     if matches!(words, [only] if only.eq_ignore_ascii_case("none")) {
-        return one("none");
+        return Ok(Value::ChannelTimeouts(timeouts));
     }
+    none_alone(words)?;
     for word in words {
-        if channel_timeouts::parse(word).is_none() {
+        if !timeouts.add(word) {
             return Err(format!("invalid channel timeout {word}"));
         }
     }
     if words.is_empty() {
         return Err("missing argument.".to_owned());
     }
-    unchanged(words)
+    Ok(Value::ChannelTimeouts(timeouts))
 }
 
 /// Names of `AcceptEnv` and `SendEnv`.
@@ -198,45 +200,39 @@ pub(crate) fn set_env(words: &[String]) -> Form {
     Ok(Value::Variables(out))
 }
 
-/// `PermitOpen`: `any`, `none`, or host:port words.
+/// A `Permit*` list: `any` or `none` alone, or words `[udp/]host:port`.
 pub(crate) fn permitted_ports(words: &[String]) -> Form {
-    if matches!(words, [only] if matches!(only.as_str(), "any" | "none")) {
-        return unchanged(words);
+    if let [only] = words
+        && matches!(only.as_str(), "any" | "none")
+    {
+        return Ok(Value::Permits(PermitList::of_word(only)));
     }
+    let mut list = PermitList::default();
     for word in words {
-        let place = word.strip_prefix(UDP_PREFIX).unwrap_or(word);
-        let port = match units::split_host_port(place) {
-            Some((_, Some(port))) => port,
-            Some((port, None)) => port,
-            None => return Err(format!("bad port number in {word}")),
-        };
-        if port != "*" && units::parse_port(port).is_none() {
+        if !list.add(word.clone()) {
             return Err(format!("bad port number in {word}"));
         }
     }
-    if words.is_empty() {
-        Err("missing argument.".to_owned())
-    } else {
-        unchanged(words)
+    match words {
+        [] => Err("missing argument.".to_owned()),
+        _ => Ok(Value::Permits(list)),
     }
 }
 
-/// `PermitRemoteOpen`: `any`, `none`, or words of host and port.
+/// `PermitRemoteOpen`: `any`, `none`, or words of host and port. Only `any` in lower case permits
+/// everything: OpenSSH accepts the words in any case, and refuses to connect with another.
 pub(crate) fn permitted_remotes(words: &[String]) -> Form {
     let is_word = |only: &str| {
         ["any", "none"]
             .iter()
             .any(|word| word.eq_ignore_ascii_case(only))
     };
-    if matches!(words, [only] if is_word(only)) {
-        return unchanged(words);
-    }
-    let has_host = |word: &String| {
-        !word.contains('/') && matches!(units::split_host_port(word), Some((_, Some(_))))
-    };
-    match words.iter().find(|word| !has_host(word)) {
-        Some(word) => Err(format!("bad port number in {word}")),
-        None => permitted_ports(words),
+    match words {
+        [only] if is_word(only) => Ok(Value::Permits(PermitList::of_word(only))),
+        _ => match words.iter().find(|word| word.contains('/')) {
+            Some(word) => Err(format!("bad port number in {word}")),
+            None => permitted_ports(words),
+        },
     }
 }
 

@@ -1,11 +1,11 @@
 //! Forms that only sshd_config has.
 
 use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
-use crate::address::ListenEntry;
+use crate::address::{ExemptList, ListenEntry};
 use crate::forward::UDP_PREFIX;
 use crate::penalties::{self, MaxStartups};
-use crate::server::options::PermitTunnel;
-use crate::types::Subsystem;
+use crate::server::options::{AgentSocketPath, PermitTunnel, PubkeyAuthOptions, UserEnvironment};
+use crate::types::{AgentPlace, Subsystem};
 use crate::units;
 use crate::value::Value;
 
@@ -77,13 +77,16 @@ pub(crate) fn log_verbose(words: &[String]) -> Form {
 /// `AgentSocketPath none|user:path|shared:path`; a shared path is absolute.
 pub(crate) fn agent_socket_path(words: &[String]) -> Form {
     let word = only(words)?;
-    match word.split_once(':') {
-        Some(("user", "")) => Err("invalid user path.".to_owned()),
-        Some(("shared", path)) if !path.starts_with('/') => Err("invalid shared path.".to_owned()),
-        Some(("user" | "shared", _)) => one(word),
-        _ if word == "none" => one(word),
-        _ => Err("invalid path.".to_owned()),
-    }
+    let path = match AgentPlace::parse(word) {
+        None if word == "none" => AgentSocketPath::None,
+        None if word.starts_with("shared:") => return Err("invalid shared path.".to_owned()),
+        None => return Err("invalid path.".to_owned()),
+        Some(AgentPlace::User(directory)) if directory.is_empty() => {
+            return Err("invalid user path.".to_owned());
+        }
+        Some(place) => AgentSocketPath::At(place),
+    };
+    Ok(Value::AgentSocket(path))
 }
 
 /// `UnusedConnectionTimeout none|time`; a time of 0 is kept as `none`.
@@ -162,12 +165,12 @@ pub(crate) fn metrics_listen(words: &[String]) -> Form {
 fn networks(words: &[String], keyword: &str) -> Form {
     let word = only(words)?;
     if word.eq_ignore_ascii_case("none") {
-        return no_words();
+        return Ok(Value::Exempt(ExemptList::default()));
     }
-    if crate::address::match_cidr_list(None, word).is_err() {
-        return Err(format!("keyword {keyword} invalid argument \"{word}\""));
+    match ExemptList::parse(word) {
+        Ok(list) => Ok(Value::Exempt(list)),
+        Err(_) => Err(format!("keyword {keyword} invalid argument \"{word}\"")),
     }
-    one(word)
 }
 
 /// `PerSourcePenalties`.
@@ -256,7 +259,11 @@ pub(crate) fn subsystem(words: &[String]) -> Form {
 /// `PermitUserEnvironment yes|no|pattern-list`. Only `yes` and `no` in lower case are special:
 /// `TRUE` is a pattern, which permits the variable of that name.
 pub(crate) fn user_environment(words: &[String]) -> Form {
-    one(only(words)?)
+    Ok(Value::UserEnvironment(match only(words)? {
+        "yes" => UserEnvironment::Yes,
+        "no" => UserEnvironment::No,
+        list => UserEnvironment::Matching(list.to_owned()),
+    }))
 }
 
 /// `PerSourceMaxStartups none|number`.
@@ -296,33 +303,22 @@ pub(crate) fn permitted_opens(words: &[String]) -> Form {
     permitted_ports(words)
 }
 
-/// `max-pk-ok:` and a number.
-fn is_max_pk_ok(word: &str) -> bool {
-    let count = word.strip_prefix("max-pk-ok:");
-    count.is_some_and(|count| count.parse::<u32>().is_ok_and(|count| count < 1 << 31))
-}
-
-/// `PubkeyAuthOptions`.
+/// `PubkeyAuthOptions`. As in OpenSSH, the last `max-pk-ok` counts.
 pub(crate) fn pubkey_options(words: &[String]) -> Form {
-    let mut out: Vec<String> = Vec::new();
+    let mut options = PubkeyAuthOptions::default();
     for word in words {
         let lower = word.to_ascii_lowercase();
-        match lower.as_str() {
-            "none" => {}
-            "touch-required" | "verify-required" => {
-                if !out.contains(&lower) {
-                    out.push(lower);
-                }
+        match (lower.as_str(), lower.strip_prefix("max-pk-ok:")) {
+            ("none", _) => {}
+            ("touch-required", _) => options.touch_required = true,
+            ("verify-required", _) => options.verify_required = true,
+            (_, Some(count)) if count.parse::<u32>().is_ok_and(|count| count < 1 << 31) => {
+                options.max_pk_ok = count.parse().ok();
             }
-            count if is_max_pk_ok(count) => out.push(lower),
             _ => return Err(format!("pubkey auth option \"{word}\" is not known")),
         }
     }
-    if out.is_empty() {
-        one("none")
-    } else {
-        Ok(Value::Words(out))
-    }
+    Ok(Value::PubkeyAuth(options))
 }
 
 /// `PermitListen`: as [`permitted_ports`]; a port alone means every address.
@@ -334,7 +330,6 @@ pub(crate) fn permitted_listeners(words: &[String]) -> Form {
     if let Some(word) = words.iter().find(|word| split(word).1.contains('/')) {
         return Err(format!("bad port number in {word}"));
     }
-    permitted_ports(words)?;
     let listener = |word: &String| {
         let (prefix, place) = split(word);
         match place == "*" || units::parse_port(&place).is_some() {
@@ -342,7 +337,7 @@ pub(crate) fn permitted_listeners(words: &[String]) -> Form {
             false => word.clone(),
         }
     };
-    Ok(Value::Words(words.iter().map(listener).collect()))
+    permitted_ports(&words.iter().map(listener).collect::<Vec<_>>())
 }
 
 /// A command that must be an absolute path with arguments, or `none`.

@@ -1,7 +1,7 @@
 use super::client::*;
 use super::server::*;
 use super::*;
-use crate::value::written;
+use crate::printing::written;
 
 fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
     let words: Vec<String> = text
@@ -86,6 +86,7 @@ fn each_form_reads_what_the_manual_says() {
             "session:*=5m global=0",
             Some("session:*=5m|global=0"),
         ),
+        (channel_timeout, "x=300 none", None),
         (channel_timeout, "none", Some("none")),
         (channel_timeout, "=5m", None),
         (channel_timeout, "x=y", None),
@@ -119,6 +120,21 @@ fn each_form_reads_what_the_manual_says() {
         (identity_agent, "$$", None),
         (identity_agent, "$a-b", None),
         (identity_agent, "a b", None),
+        (identity_agent, "SSH_AUTH_SOCK", Some("SSH_AUTH_SOCK")),
+        (forward_agent, "TRUE", Some("yes")),
+        (forward_agent, "$SOCK", Some("$SOCK")),
+        (library, "None", Some("none")),
+        (library, "$LIBRARY", Some("$LIBRARY")),
+        (library, "a b", None),
+        (proxy_jump, "None", Some("none")),
+        (proxy_jump, "ssh://u@a:22,ssh://%r@b:1", None),
+        (
+            proxy_jump,
+            "ssh://u@a:22,%r@1.2.3.4:1",
+            Some("ssh://u@a:22,%r@[1.2.3.4]:1"),
+        ),
+        (exempt_list, "10.0.0.0/8,::1", Some("10.0.0.0/8,::1")),
+        (exempt_list, "NONE", Some("none")),
         (known_hosts_files, "NONE", Some("none")),
         (known_hosts_files, "/a /b", Some("/a|/b")),
         (known_hosts_files, "/a none", None),
@@ -174,6 +190,12 @@ fn each_form_reads_what_the_manual_says() {
         (listen_address, "h rdomain", None),
         (net_block_size, "24", Some("24:128")),
         (net_block_size, "32:129", None),
+        (agent_socket_path, "user:a/%u", Some("user:a/%u")),
+        (agent_socket_path, "shared:/tmp", Some("shared:/tmp")),
+        (agent_socket_path, "none", Some("none")),
+        (agent_socket_path, "user:", None),
+        (agent_socket_path, "shared:tmp", None),
+        (agent_socket_path, "/tmp", None),
         (user_environment, "YES", Some("YES")),
         (user_environment, "LANG,LC_*", Some("LANG,LC_*")),
         (
@@ -181,6 +203,13 @@ fn each_form_reads_what_the_manual_says() {
             "touch-required touch-required verify-required",
             Some("touch-required|verify-required"),
         ),
+        (
+            pubkey_options,
+            "verify-required max-pk-ok:3 Touch-Required max-pk-ok:04",
+            Some("touch-required|verify-required|max-pk-ok:4"),
+        ),
+        (pubkey_options, "none", Some("none")),
+        (pubkey_options, "max-pk-ok:2147483648", None),
         (pubkey_options, "frob", None),
         (permitted_listeners, "8080 h:1", Some("*:8080|h:1")),
         (permitted_ports, "h:*", Some("h:*")),

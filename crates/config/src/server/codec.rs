@@ -39,6 +39,7 @@ const FOR_AUTH: &[Row] = &[
     Row::CASignatureAlgorithms,
     Row::PubkeyAuthOptions,
     Row::RefuseConnection,
+    Row::VersionNamesOpenSSH,
     Row::VersionAddendum,
     Row::LogLevel,
     Row::RekeyLimit,

@@ -17,6 +17,39 @@ fn encoded_configurations_come_back() {
 }
 
 #[test]
+fn words_with_blanks_come_back_whole() {
+    let text = "PermitOpen \"a b:1\" [::1]:*\nPermitListen \"x y:80\" udp/53\n\
+                ChannelTimeout \"a b=5m\" global=1h\nPermitUserEnvironment \"A B,C\"\n\
+                PubkeyAuthOptions max-pk-ok:2\nPerSourcePenaltyExemptList 10.0.0.0/8,::1\n";
+    let config = load(text);
+    assert_eq!(ServerConfig::decode(&config.encode()).unwrap(), config);
+    let options = config.global();
+    let again = ServerOptions::decode(&options.encode()).unwrap();
+    assert_eq!(again, options);
+    let forwarding = &again.forwarding;
+    assert!(forwarding.permit_open.opens(PortKind::Tcp, "a b", 1));
+    assert!(
+        forwarding
+            .permit_listen
+            .listens(PortKind::Udp, "anything", 53)
+    );
+    assert!(
+        !forwarding
+            .permit_listen
+            .listens(PortKind::Tcp, "anything", 53)
+    );
+    assert_eq!(again.limits.channel_timeouts.limit_ms("a b"), 300_000);
+    assert!(again.session.permit_user_environment.permits("A B"));
+    for line in [
+        "\npermitopen a b:1 [::1]:*\n",
+        "\npermitlisten x y:80 udp/*:53\n",
+        "\nchanneltimeout a b=5m global=1h\n",
+    ] {
+        assert!(again.dump().contains(line), "{line}");
+    }
+}
+
+#[test]
 fn options_that_are_only_read_say_the_same_and_keep_no_second_copy() {
     for text in ["", RICH] {
         let mut options = load(text).for_connection(&ann());

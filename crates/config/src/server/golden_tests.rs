@@ -33,6 +33,7 @@ const DIFFERENCES: &[Difference] = &[
     own("metricslisten"),
     own("preauthspares"),
     own("proxyprotocolfrom"),
+    own("versionnamesopenssh"),
     own("sftproot"),
     differs("channeltimeout", "9.2 prints it only when it is set"),
     differs("logverbose", "9.2 prints it only when it is set"),

@@ -20,8 +20,8 @@ pub use crate::types::Subsystem;
 
 pub use build::{AGENT_VARIABLE, DEFAULT_HOST_KEYS};
 pub use options::{
-    AllowForwarding, ConnectionSpec, Gateway, IgnoreRhosts, ListenAddress, Patterns,
-    PermitRootLogin, PermitTunnel, PubkeyAuthOptions, UserEnvironment,
+    AgentSocketPath, AllowForwarding, ConnectionSpec, Gateway, IgnoreRhosts, ListenAddress,
+    Patterns, PermitRootLogin, PermitTunnel, PubkeyAuthOptions, UserEnvironment,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CompressionOptions, ConnectionOptions,
@@ -30,9 +30,10 @@ pub use table::{
 };
 
 use crate::error::Warning;
+use crate::printing;
 use crate::server::matching::Criterion;
 use crate::server::table::Row;
-use crate::value::{self, Repeat, Value, Values};
+use crate::value::{Repeat, Value, Values};
 
 /// The settings of the server's command line.
 #[derive(Clone, Debug, Default)]
@@ -178,7 +179,7 @@ impl ServerOptions {
 
     /// The options as `sshd -T` prints them.
     pub fn dump(&self) -> String {
-        let plain = value::dump(SERVER_TABLE, &self.values());
+        let plain = printing::dump(SERVER_TABLE, &self.values());
         let mut out = String::with_capacity(plain.len() + 256);
         for line in plain.lines() {
             out.push_str(line);

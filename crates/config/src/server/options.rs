@@ -1,8 +1,9 @@
 //! The types of options that only sshd_config has; [`table`](super::table) has the options.
 
+use std::fmt;
 use std::net::IpAddr;
 
-use crate::value::{Setting, Value};
+use crate::types::AgentPlace;
 
 choices! {
     /// `PermitRootLogin`.
@@ -112,13 +113,37 @@ impl UserEnvironment {
     }
 }
 
-impl Setting for UserEnvironment {
-    fn from_value(value: Value) -> Option<UserEnvironment> {
-        Some(match String::from_value(value)? {
-            word if word == "yes" => UserEnvironment::Yes,
-            word if word == "no" => UserEnvironment::No,
-            list => UserEnvironment::Matching(list),
+/// As `PermitUserEnvironment` spells it.
+impl fmt::Display for UserEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UserEnvironment::No => "no",
+            UserEnvironment::Yes => "yes",
+            UserEnvironment::Matching(list) => list,
         })
+    }
+}
+
+/// `AgentSocketPath`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AgentSocketPath {
+    /// Not set: the usual places.
+    #[default]
+    Usual,
+    /// `none`: no agent is forwarded.
+    None,
+    /// This place.
+    At(AgentPlace),
+}
+
+/// As the keyword spells it; empty for the usual places.
+impl fmt::Display for AgentSocketPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentSocketPath::Usual => Ok(()),
+            AgentSocketPath::None => f.write_str("none"),
+            AgentSocketPath::At(place) => place.fmt(f),
+        }
     }
 }
 
@@ -140,26 +165,34 @@ pub struct PubkeyAuthOptions {
     pub touch_required: bool,
     /// Security keys must attest user verification.
     pub verify_required: bool,
-    /// Number of queries about keys that are answered positively; each further one counts as a
-    /// failure.
-    pub max_pk_ok: u32,
+    /// `max-pk-ok`, if it is given: see [`answered_queries`](Self::answered_queries).
+    pub(crate) max_pk_ok: Option<u32>,
 }
 
 /// OpenSSH's default of `max-pk-ok`.
 const DEFAULT_MAX_PK_OK: u32 = 6;
 
-impl Setting for PubkeyAuthOptions {
-    fn from_value(value: Value) -> Option<PubkeyAuthOptions> {
-        let words = Vec::<String>::from_value(value)?;
-        let has = |wanted: &str| words.iter().any(|word| word == wanted);
-        let count = words
-            .iter()
-            .find_map(|word| word.strip_prefix("max-pk-ok:"));
-        Some(PubkeyAuthOptions {
-            touch_required: has("touch-required"),
-            verify_required: has("verify-required"),
-            max_pk_ok: count.map_or(Some(DEFAULT_MAX_PK_OK), |count| count.parse().ok())?,
-        })
+impl PubkeyAuthOptions {
+    /// Number of queries about keys (RFC 4252 §7, a request without a signature) that are answered
+    /// positively; each further one counts as a failure. 6 without `max-pk-ok`.
+    pub fn answered_queries(self) -> u32 {
+        self.max_pk_ok.unwrap_or(DEFAULT_MAX_PK_OK)
+    }
+}
+
+/// As the dump prints it: the words that are set, or `none`.
+impl fmt::Display for PubkeyAuthOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [
+            self.touch_required.then(|| "touch-required".to_owned()),
+            self.verify_required.then(|| "verify-required".to_owned()),
+            self.max_pk_ok.map(|count| format!("max-pk-ok:{count}")),
+        ];
+        let words: Vec<String> = words.into_iter().flatten().collect();
+        match words.as_slice() {
+            [] => f.write_str("none"),
+            words => f.write_str(&words.join(" ")),
+        }
     }
 }
 

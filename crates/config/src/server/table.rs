@@ -3,13 +3,15 @@
 //! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, give its row a
 //! field and change its [`Support`].
 
+use crate::address::ExemptList;
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
 use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
+use crate::permit::PermitList;
 use crate::server::options::{
-    AllowForwarding, Gateway, IgnoreRhosts, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
-    PubkeyAuthOptions, UserEnvironment,
+    AgentSocketPath, AllowForwarding, Gateway, IgnoreRhosts, ListenAddress, Patterns,
+    PermitRootLogin, PermitTunnel, PubkeyAuthOptions, UserEnvironment,
 };
 use crate::types::{
     AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
@@ -164,9 +166,12 @@ keywords! {
         user_keys.trusted_user_ca_keys: Option<String> = TrustedUserCAKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `RevokedKeys`: files, each a list or KRL; a key that any of them lists is revoked.
         user_keys.revoked_keys: Vec<String> = RevokedKeys [] Kind::Paths, "none", Carried, Everywhere, First, Line;
-        SecurityKeyProvider [] Kind::Path, "internal", Fulfilled, Global, First, Line;
+        /// `SecurityKeyProvider`: the library of host keys in security keys, or `internal`.
+        host_keys.security_key_provider: String = SecurityKeyProvider [] Kind::Path, "internal", Carried, Global, First, Line;
         /// `AuthorizedPrincipalsFile`: template; tokens %% %h %U %u.
         user_keys.authorized_principals_file: Option<String> = AuthorizedPrincipalsFile [] Kind::Text, "none", Carried, Everywhere, First, Line;
+        /// `VersionNamesOpenSSH`: OpenSSH's name is the first one in the version line, before Fulmar's.
+        connection.version_names_openssh: bool = VersionNamesOpenSSH [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `VersionAddendum`: text after the version in the version line.
         connection.version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "none", Carried, Global, First, Line;
         /// `AuthorizedKeysCommand` with its arguments, not split; tokens %% %C %D %f %h %k %t %U %u.
@@ -217,7 +222,8 @@ keywords! {
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         /// `AuthenticationMethods`: each entry a chain of methods; empty means any one method.
         authentication.authentication_methods: Vec<Vec<String>> = AuthenticationMethods [] Kind::Parsed(forms::server::authentication_methods), "any", Carried, Everywhere, First, Line;
-        LogVerbose [] Kind::Parsed(forms::server::log_verbose), "none", Support::Enabling(&["none"]), Everywhere, First, Line;
+        /// `LogVerbose`: pattern-lists of places in the source ([`crate::log_verbose`]).
+        logging.log_verbose: Vec<String> = LogVerbose [] Kind::Parsed(forms::server::log_verbose), "none", Carried, Everywhere, First, Line;
         /// `ChannelTimeout`.
         limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `Subsystem`, in order.
@@ -236,21 +242,20 @@ keywords! {
         /// `RekeyLimit`.
         algorithms.rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
         /// `PermitOpen`: `host:port`, where either may be `*`, or the single word `any` or `none`.
-        forwarding.permit_open: Vec<String> = PermitOpen [] Kind::Parsed(forms::server::permitted_opens), "any", Carried, Everywhere, First, Line;
+        forwarding.permit_open: PermitList = PermitOpen [] Kind::Parsed(forms::server::permitted_opens), "any", Carried, Everywhere, First, Line;
         /// `PermitListen`: `any`, `none`, or the permitted addresses and ports.
-        forwarding.permit_listen: Vec<String> = PermitListen [] Kind::Parsed(forms::server::permitted_listeners), "any", Carried, Everywhere, First, Line;
+        forwarding.permit_listen: PermitList = PermitListen [] Kind::Parsed(forms::server::permitted_listeners), "any", Carried, Everywhere, First, Line;
         /// `PermitUserEnvironment`.
         session.permit_user_environment: UserEnvironment = PermitUserEnvironment [] Kind::Parsed(forms::server::user_environment), "no", Carried, Global, First, Line;
         /// `PubkeyAuthOptions`.
         user_keys.pubkey_auth_options: PubkeyAuthOptions = PubkeyAuthOptions [] Kind::Parsed(forms::server::pubkey_options), "none", Carried, Everywhere, First, Line;
-        /// `PerSourcePenaltyExemptList`: a CIDR list, empty if none is exempt.
-        limits.per_source_penalty_exempt_list: String = PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
+        /// `PerSourcePenaltyExemptList`.
+        limits.per_source_penalty_exempt_list: ExemptList = PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         /// `WarnWeakCrypto`: log a key exchange that is not post-quantum.
         algorithms.warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "true", Carried, Global, First, Never;
-        /// `AgentSocketPath`: `user:` or `shared:` and a directory's template, tokens %% %h %U %u;
-        /// `none`, which refuses agent forwarding; or empty for the default.
-        forwarding.agent_socket_path: String = AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Carried, Everywhere, First, Never;
+        /// `AgentSocketPath`.
+        forwarding.agent_socket_path: AgentSocketPath = AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Carried, Everywhere, First, Never;
         /// `AgentSocketLink`: a link beside the user's sockets leads to the newest forwarded agent.
         forwarding.agent_socket_link: bool = AgentSocketLink [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
@@ -266,7 +271,7 @@ keywords! {
         limits.preauth_spares: u32 = PreauthSpares [] Kind::Integer { min: 0, max: 100 }, "1", Carried, Global, First, Line;
         /// `ProxyProtocolFrom`: a CIDR list of the load balancers that begin each connection with a
         /// header of the PROXY protocol; empty without any.
-        connection.proxy_protocol_from: String = ProxyProtocolFrom [] Kind::Parsed(forms::server::proxy_protocol_from), "none", Carried, Global, First, OrWord("none");
+        connection.proxy_protocol_from: ExemptList = ProxyProtocolFrom [] Kind::Parsed(forms::server::proxy_protocol_from), "none", Carried, Global, First, OrWord("none");
         /// `MetricsListen`: a path or a loopback address with a port, where metrics are served; empty
         /// for none.
         logging.metrics_listen: String = MetricsListen [] Kind::Parsed(forms::server::metrics_listen), "none", Carried, Global, First, OrWord("none");

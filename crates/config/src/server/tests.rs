@@ -1,6 +1,8 @@
 use super::*;
+use crate::address::ExemptList;
 use crate::environment::MemoryFiles;
 use crate::error::ConfigError;
+use crate::permit::PortKind;
 use crate::types::{Compression, TcpKeepAlive};
 use crate::value::Support;
 
@@ -549,11 +551,11 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
 #[test]
 fn what_only_enables_is_named_with_its_place() {
     let config = load(
-        "X11Forwarding yes\nAllowTcpForwarding remote\nPermitTunnel yes\nMatch User x\nLogVerbose kex.c:*:1\nKerberosAuthentication yes\n",
+        "X11Forwarding yes\nAllowTcpForwarding remote\nPermitTunnel yes\nLogVerbose kex.c:*:1\nSshdAuthPath /x\nMatch User x\nKerberosAuthentication yes\n",
     );
     let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 2, "{shown:#?}");
-    assert!(shown[0].starts_with("/etc/ssh/sshd_config line 5: LogVerbose"));
+    assert!(shown[0].starts_with("/etc/ssh/sshd_config line 5: SshdAuthPath"));
     assert!(shown[1].contains("Unsupported option KerberosAuthentication"));
     let quiet = "X11Forwarding yes\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
         AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";
@@ -625,8 +627,10 @@ fn what_is_permitted_of_forwarding() {
         options.forwarding.allow_tcp_forwarding.is_local()
             && !options.forwarding.allow_tcp_forwarding.is_remote()
     );
-    assert_eq!(options.forwarding.permit_open, ["a:1", "b:*"]);
-    assert_eq!(load("").global().forwarding.permit_open, ["any"]);
+    let open = &options.forwarding.permit_open;
+    assert_eq!(open.words(), ["a:1", "b:*"]);
+    assert!(open.opens(PortKind::Tcp, "b", 7) && !open.opens(PortKind::Tcp, "a", 7));
+    assert!(load("").global().forwarding.permit_open.is_any());
     let strict =
         load("PubkeyAuthOptions touch-required\nRefuseConnection yes\nExposeAuthInfo yes\n")
             .global();
@@ -635,10 +639,10 @@ fn what_is_permitted_of_forwarding() {
             && !strict.user_keys.pubkey_auth_options.verify_required
     );
     assert!(strict.connection.refuse_connection && strict.session.expose_auth_info);
-    assert_eq!(strict.user_keys.pubkey_auth_options.max_pk_ok, 6);
+    assert_eq!(strict.user_keys.pubkey_auth_options.answered_queries(), 6);
     let few = load("PubkeyAuthOptions verify-required max-pk-ok:2\n").global();
     assert!(few.user_keys.pubkey_auth_options.verify_required);
-    assert_eq!(few.user_keys.pubkey_auth_options.max_pk_ok, 2);
+    assert_eq!(few.user_keys.pubkey_auth_options.answered_queries(), 2);
     for (word, of_client, of_all) in [
         ("yes", true, false),
         ("transport", true, false),
@@ -781,12 +785,12 @@ fn limits_and_penalties() {
         (10, 65536)
     );
     assert_eq!(penalties.overflow6, PenaltyOverflow::DenyAll);
-    assert_eq!(
-        options.limits.per_source_penalty_exempt_list,
-        "10.0.0.0/8,::1"
-    );
+    let exempt = &options.limits.per_source_penalty_exempt_list;
+    assert_eq!(exempt.to_string(), "10.0.0.0/8,::1");
+    assert!(exempt.contains("10.1.2.3".parse().unwrap()));
     let nobody = load("PerSourcePenaltyExemptList NONE\n").global();
-    assert_eq!(nobody.limits.per_source_penalty_exempt_list, "");
+    let nobody = nobody.limits.per_source_penalty_exempt_list;
+    assert_eq!(nobody, ExemptList::default());
     assert_eq!(options.limits.login_grace_time_s, 0);
     assert_eq!(
         (

@@ -284,7 +284,7 @@ impl LocalEnd for Local {
         leave.into_iter().for_each(|buf| self.0.packets.send(buf));
     }
 
-    fn bell(&self) -> &EventFd {
+    fn waker(&self) -> &EventFd {
         self.0.packets.waker()
     }
 

@@ -32,9 +32,14 @@ impl Forwards {
         number
     }
 
-    /// Counts the connections of this forwarding from now on, until the end of the connection.
+    /// Counts the connections of this forwarding from now on.
     pub fn count(&mut self, number: u64) {
         self.totals.insert(number, ForwardTotals::default());
+    }
+
+    /// Forgets the totals of a forwarding that has ended.
+    pub fn count_no_more(&mut self, number: u64) {
+        self.totals.remove(&number);
     }
 
     /// The totals of each forwarding that is counted, with those of its open connections.

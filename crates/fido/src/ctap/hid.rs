@@ -99,12 +99,12 @@ pub(crate) struct TokenChannel {
     capabilities: u8,
 }
 
-/// What a token says to a question that nobody waits for.
+/// The answer to [`TokenChannel::ask`], as far as it has arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TokenSays {
     /// Nothing yet.
     Nothing,
-    /// It serves another program; the question is lost.
+    /// The token serves another program and has dropped the request.
     Busy,
     Answer(Vec<u8>),
 }
@@ -189,7 +189,7 @@ impl TokenChannel {
         self.send(command, request)
     }
 
-    /// What the token has said to [`Self::ask`] by now.
+    /// Reads the answer to [`Self::ask`] without waiting.
     pub(crate) fn look(&self, command: u8) -> Result<TokenSays, FidoError> {
         let is_ready = sys::io::wait_readable(&self.device, Some(Duration::ZERO));
         match is_ready.map_err(|error| lost(&error))? {

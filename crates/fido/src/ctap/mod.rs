@@ -34,7 +34,7 @@ const USER_NAME: &str = "openssh";
 const PROTECT_WITH_HANDLE: i64 = 2;
 const PROTECT_BY_USER: i64 = 3;
 
-/// Reads bytes as everything that a token or the kernel gives, for fuzzing.
+/// Gives `bytes` to each parser of what tokens and the kernel send. For fuzz targets.
 pub fn read_anything(bytes: &[u8]) {
     let _ = hid::is_token(bytes);
     let _ = token::read_credential(bytes);
@@ -42,7 +42,7 @@ pub fn read_anything(bytes: &[u8]) {
     let _ = numbers(bytes);
 }
 
-/// Reads CBOR and writes it again, for fuzzing.
+/// Reads CBOR and writes it again. For fuzz targets.
 #[must_use]
 pub fn round_trip(bytes: &[u8]) -> Option<Vec<u8>> {
     cbor::Cbor::read(bytes).map(|(value, _)| value.encode())

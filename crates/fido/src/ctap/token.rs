@@ -440,7 +440,8 @@ impl CtapToken {
     }
 }
 
-/// A request for a key that nobody uses, with an empty proof if the token knows proofs.
+/// A request to make a key, only so that the token waits for a touch: with an empty proof if the token
+/// knows proofs.
 fn touch_request(has_proofs: bool) -> Cbor {
     let named = |name: &str, value: Cbor| (Cbor::text(name), value);
     let algorithm = Cbor::Map(vec![

@@ -96,7 +96,7 @@ impl U2fToken {
         answer.is_ok_and(|(status, _)| status == NOT_TOUCHED)
     }
 
-    /// True if the user touches the token now. It makes a key for nobody, which nothing stores.
+    /// True if the user touches the token now. The request makes a key, which is thrown away.
     pub(super) fn is_touched(&mut self) -> Result<bool, FidoError> {
         match self.call(REGISTER, 0, &[0; 64])? {
             (SUCCESS, _) => Ok(true),

@@ -11,7 +11,7 @@ mod tests;
 
 use core::fmt;
 
-pub use options::{KeyOptions, MergeError, PermitTarget, TunnelUnit};
+pub use options::{KeyOptions, MergeError, TunnelUnit};
 pub(crate) use options::{OptionItem, split_item};
 
 use crate::algorithm::KeyType;

@@ -7,7 +7,7 @@ use crate::address::{AddressPatterns, CidrList};
 use crate::authorized_keys::LineError;
 use crate::error::printable;
 use crate::time::{LocalClock, parse_absolute};
-use wire::permissions::{Permission, Permissions};
+use wire::permissions::{Permission, Permissions, PermitTarget};
 
 /// Makes [`KeyOptions`], its default and its combination: a row names a field, the value of a line
 /// without the option, and the rule that combines two values.
@@ -89,17 +89,6 @@ fn first_list<T: Clone>(one: &[T], other: &[T]) -> Vec<T> {
 
 fn earliest(one: &Option<u64>, other: &Option<u64>) -> Option<u64> {
     one.iter().chain(other).min().copied()
-}
-
-/// A permitted target or listening address of a forwarding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PermitTarget {
-    /// The target is of datagrams, not of connections.
-    pub is_udp: bool,
-    /// Host as written, without brackets; `*` for any host.
-    pub host: String,
-    /// Port; `None` for any port.
-    pub port: Option<u16>,
 }
 
 /// A tunnel device.

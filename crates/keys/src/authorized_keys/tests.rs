@@ -3,7 +3,7 @@ use crate::certificate::{CertificateFields, CertificateKind};
 use crate::test_support::survives_damage;
 use crate::time::CivilTime;
 use crate::{PrivateKey, SignatureAlgorithm};
-use wire::permissions::{Permission, Permissions};
+use wire::permissions::{Permission, Permissions, PermitTarget};
 
 fn utc(time: CivilTime) -> Option<i64> {
     time.utc_seconds()

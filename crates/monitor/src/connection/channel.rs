@@ -236,7 +236,11 @@ impl<'log> RpcChannel<'log> {
             return Ok(());
         }
         match line.tail.take() {
-            None => self.log.marked(line.level, &line.text, self.log_suffix),
+            None => {
+                let (level, is_forced) = (line.level, line.is_forced);
+                self.log
+                    .relay(level, is_forced, &line.text, self.log_suffix);
+            }
             Some(tail) if self.last_words.len() < MAX_LAST_WORDS => {
                 // Truncated now to the length that is written: a frame may hold megabytes.
                 line.text = privsep::log_text(&line.text);
@@ -248,6 +252,7 @@ impl<'log> RpcChannel<'log> {
     }
 
     /// Logs a line with the suffix of the process's lines.
+    #[track_caller]
     pub(crate) fn log_for(&self, level: LogLevel, text: &str) {
         self.log.marked(level, text, self.log_suffix);
     }
@@ -256,7 +261,8 @@ impl<'log> RpcChannel<'log> {
     pub(crate) fn write_last_words(&mut self, who: &str) {
         for (line, tail) in core::mem::take(&mut self.last_words) {
             let text = format!("{}{who}{tail}", line.text);
-            self.log.marked(line.level, &text, self.log_suffix);
+            self.log
+                .relay(line.level, line.is_forced, &text, self.log_suffix);
         }
     }
 
@@ -420,6 +426,7 @@ mod tests {
         let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         let line = LogMessage {
             level: LogLevel::Info,
+            is_forced: false,
             text: "a".repeat(400_000),
             tail: Some("b".repeat(400_000)),
         };
@@ -443,6 +450,7 @@ mod tests {
         let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         let line = LogMessage {
             level: LogLevel::Info,
+            is_forced: false,
             text: "x\ny".into(),
             tail: None,
         }

@@ -13,6 +13,7 @@ use privsep::{AuthOutcome, LogLevel, LoginPhase, SignExchangeHash, Signature, To
 use wire::names;
 
 use super::admit::{Proof, admit, check_account, record_failure};
+use super::audit::{self, Attempt};
 use super::chains::{Authenticated, ChainMethod, ChainProgress};
 use super::channel::{RpcChannel, RpcEnd};
 use super::configuration::Configuration;
@@ -315,6 +316,7 @@ impl<'l> AuthService<'_, '_, 'l> {
                 }
                 self.attempts.count(label.method, AttemptOutcome::Accepted);
                 self.log_attempt("Accepted", label, true);
+                self.audit(label, true);
                 Ok(Some(proof))
             }
             ChainProgress::Partial => {
@@ -365,6 +367,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         if label.is_tried {
             self.attempts.count(label.method, AttemptOutcome::Failed);
             self.log_attempt("Failed", label, false);
+            self.audit(label, false);
         }
         if let Some(user) = &mut self.user {
             user.tries.guesses += u32::from(label.is_tried && !label.is_question);
@@ -399,6 +402,22 @@ impl<'l> AuthService<'_, '_, 'l> {
             .as_ref()
             .map(|user| user.chains.methods())
             .unwrap_or_default()
+    }
+
+    fn audit(&self, label: &Label, succeeded: bool) {
+        let Some(user) = &self.user else { return };
+        let asks_pam = matches!(
+            label.method,
+            ChainMethod::Password | ChainMethod::KeyboardInteractive
+        );
+        let attempt = Attempt {
+            method: label.method,
+            name: user.account().map(|account| account.name.as_str()),
+            key: &label.detail,
+            by_pam: asks_pam && user.options.authentication.use_pam,
+            succeeded,
+        };
+        audit::attempt(&attempt, self.addresses);
     }
 
     fn log_attempt(&self, verdict: &str, label: &Label, authenticated: bool) {

@@ -67,6 +67,7 @@ fn serve(text: &str, phase: LoginPhase, frames: &[Vec<u8>]) -> Served {
         }],
         vec![Secret::new(file.as_bytes().to_vec())],
         None,
+        "internal".to_owned(),
         vec!["curve25519-sha256".into()],
         0,
     );

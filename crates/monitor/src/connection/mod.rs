@@ -4,6 +4,7 @@
 
 mod accounts;
 mod admit;
+mod audit;
 mod chains;
 mod channel;
 mod configuration;
@@ -20,6 +21,7 @@ mod password;
 mod publickey;
 mod rate;
 mod reports;
+mod selinux;
 mod session;
 mod signing;
 mod start;
@@ -109,7 +111,9 @@ fn open_log(start: &MonitorStart, logging: &LoggingOptions) -> Log {
         Log::to_syslog(level, logging.syslog_facility)
     };
     log.set_json(logging.is_json);
-    log.forced(forced.is_some())
+    let log = log.forced(forced.is_some());
+    log.follow(logging);
+    log
 }
 
 /// The addresses of a connection whose client is `client`, if a load balancer has named one, or the
@@ -208,7 +212,7 @@ fn log_in<'log>(
     log: &'log Log,
 ) -> Result<Option<Box<LoggedIn<'log>>>, String> {
     let options = config.for_connection(&addresses.spec());
-    log.follow(options.logging.log_level);
+    log.follow(&options.logging);
     if options.connection.refuse_connection {
         log.info(&format!(
             "administratively prohibited connection from {} port {}",
@@ -251,6 +255,7 @@ fn log_in<'log>(
         core::mem::take(&mut inherited.start.host_keys),
         core::mem::take(&mut inherited.private_keys),
         core::mem::take(&mut inherited.start.host_key_agent),
+        options.host_keys.security_key_provider.clone(),
         options.algorithms.kex_algorithms.clone(),
         sys::time::monotonic_ms(),
     );

@@ -15,12 +15,14 @@ use privsep::{
     HostkeysProof, LoginPhase, Message, PtyGranted, PtyRefused, Restrictions, SessionGrant,
     Signature, Snapshot, ToMonitor, TunnelGranted, TunnelOpen, TunnelRefused,
 };
+use sys::audit::AuditRecord;
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
 
 use super::AUTH_EXIT_WAIT;
 use super::accounts::Account;
 use super::admit::auth_info_text;
+use super::audit;
 use super::chains::Authenticated;
 use super::channel::{RpcChannel, RpcEnd};
 use super::early_session::SessionProcess;
@@ -29,6 +31,7 @@ use super::kerberos::CredentialCache;
 use super::pam::PamLogin;
 use super::rate::Rate;
 use super::reports::{Reports, SessionTraffic};
+use super::selinux::SessionContext;
 use super::signing::{Signer, SigningRefusal};
 use super::tunnel::TunnelTerms;
 use super::user::{Addresses, LoginUser};
@@ -58,6 +61,8 @@ pub(crate) struct MonitorSession<'c> {
     pam: Option<PamLogin>,
     /// Credentials that the client has delegated.
     cache: Option<CredentialCache>,
+    /// SELinux context of the session's programs and terminals.
+    context: Option<SessionContext>,
     account: Account,
     signer: Signer,
     addresses: &'c Addresses,
@@ -169,6 +174,7 @@ impl<'c> MonitorSession<'c> {
             terms: Terms::of(&user),
             pam: user.pam.take(),
             cache: None,
+            context: None,
             user: Some(user),
             account,
             signer,
@@ -207,13 +213,16 @@ impl<'c> MonitorSession<'c> {
             sys::signals::pass_on(signal).map_err(|error| format!("signals: {error}"))?;
         }
         self.store_delegated();
-        let opened = self.open_pam();
+        // PAM's modules may choose the context, and it must not be that of the session process.
+        let opened = self.open_pam().and_then(|()| self.find_context());
         if let Err(error) = opened {
             self.tidy_up();
             return Err(error);
         }
         let started = started.filter(|_| self.pam.is_none());
+        audit::session(AuditRecord::Login, self.account.uid, self.addresses);
         let ran = self.run_process(network, auth, started, reports);
+        audit::session(AuditRecord::Logout, self.account.uid, self.addresses);
         if let Some(report) = self.traffic.rest() {
             reports.send(&report);
         }
@@ -254,6 +263,13 @@ impl<'c> MonitorSession<'c> {
                     return Err(format!("PAM session for {}: {error}", self.proof.user()));
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn find_context(&mut self) -> Result<(), String> {
+        if sys::process::is_root() {
+            self.context = SessionContext::of(&self.account.name, self.log)?;
         }
         Ok(())
     }
@@ -371,9 +387,6 @@ impl<'c> MonitorSession<'c> {
             .as_ref()
             .map(|template| chroot_of(template, &self.account))
             .transpose()?;
-        let targets = |list: &[keys::authorized_keys::PermitTarget]| {
-            list.iter().map(target_text).collect::<Vec<_>>()
-        };
         let key_environment = grants
             .environment
             .into_iter()
@@ -401,8 +414,8 @@ impl<'c> MonitorSession<'c> {
                     true => grants.permissions.with_expired_password(),
                     false => grants.permissions,
                 },
-                permit_open: targets(&grants.permit_open),
-                permit_listen: targets(&grants.permit_listen),
+                permit_open: grants.permit_open,
+                permit_listen: grants.permit_listen,
             },
             key_environment,
             pam_environment: match (pam, &self.cache) {
@@ -422,7 +435,9 @@ impl<'c> MonitorSession<'c> {
             pam_shows_motd: false,
             auth_info: auth_info_text(&user.auth_info),
             log_level: self.log.level(),
+            log_verbose: self.log.forced_places(),
             password_expired: expired,
+            selinux_context: self.context.as_ref().map(|found| found.text().to_owned()),
         })
     }
 
@@ -543,6 +558,9 @@ impl<'c> MonitorSession<'c> {
                 });
             }
         };
+        if let Some(context) = &self.context {
+            context.label(&pty.name, self.log);
+        }
         let last_login = self.last_login();
         let terminal = Terminal {
             name: pty.name.clone(),
@@ -636,22 +654,6 @@ fn chroot_of(template: &str, account: &Account) -> Result<String, String> {
         .map_err(|error| format!("ChrootDirectory: {error}"))
 }
 
-/// `host:port` in the syntax of `permitopen`.
-fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
-    let port = target
-        .port
-        .map_or_else(|| "*".to_owned(), |port| port.to_string());
-    let prefix = match target.is_udp {
-        true => "udp/",
-        false => "",
-    };
-    if target.host.contains(':') {
-        format!("{prefix}[{}]:{port}", target.host)
-    } else {
-        format!("{prefix}{}:{port}", target.host)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use privsep::{AuthNone, LogLevel};
@@ -705,21 +707,5 @@ mod tests {
             account.name = name.to_owned();
             assert!(chroot_of("/srv/%u", &account).is_err(), "{name}");
         }
-    }
-
-    #[test]
-    fn targets_are_written_as_they_are_read() {
-        let text = "permitopen=\"[2001:db8::1]:80\",permitopen=\"h:*\",\
-                    permitopen=\"udp/[::1]:53\",permitopen=\"udp/h:*\",permitopen=\"udp/53\"";
-        let options = keys::authorized_keys::KeyOptions::parse(text, &|_| None).unwrap();
-        let texts: Vec<String> = options.permit_open.iter().map(target_text).collect();
-        let wanted = [
-            "[2001:db8::1]:80",
-            "h:*",
-            "udp/[::1]:53",
-            "udp/h:*",
-            "udp:53",
-        ];
-        assert_eq!(texts, wanted);
     }
 }

@@ -5,6 +5,7 @@
 //! changes; after the login, signatures and groups are limited in rate.
 
 use std::path::Path;
+use std::time::Duration;
 
 use keys::{PresentedKey, PrivateKey, SignatureAlgorithm};
 use privsep::{HostKey, HostkeysProve, Secret, SignExchangeHash};
@@ -45,6 +46,8 @@ pub(crate) struct Signer {
     files: Vec<Secret>,
     /// Socket of the agent that holds the keys whose file is empty.
     agent: Option<String>,
+    /// SecurityKeyProvider, for keys whose file has no secret.
+    security_key_provider: String,
     loaded: Vec<Option<PrivateKey>>,
     kex_algorithms: Vec<String>,
     session_id: Option<Vec<u8>>,
@@ -59,11 +62,13 @@ pub(crate) struct Signer {
 
 impl Signer {
     /// Takes the keys that the listener loaded; each is parsed at its first use. `agent` is the
-    /// socket of HostKeyAgent, which holds the keys whose file is empty.
+    /// socket of HostKeyAgent, which holds the keys whose file is empty; `security_key_provider` reaches
+    /// the keys in security keys.
     pub(crate) fn new(
         host_keys: Vec<HostKey>,
         files: Vec<Secret>,
         agent: Option<String>,
+        security_key_provider: String,
         kex_algorithms: Vec<String>,
         now_ms: u64,
     ) -> Self {
@@ -72,6 +77,7 @@ impl Signer {
             host_keys,
             files,
             agent,
+            security_key_provider,
             loaded,
             kex_algorithms,
             session_id: None,
@@ -223,6 +229,10 @@ impl Signer {
                 slot.insert(parsed.key)
             }
         };
+        if !key.can_sign() {
+            return sign_by_token(key, &self.security_key_provider, message)
+                .map_err(|error| SigningRefusal::Key(format!("security key: {error}")));
+        }
         key.sign(algorithm.plain(), message)
             .map_err(|error| SigningRefusal::Key(error.to_string()))
     }
@@ -245,6 +255,24 @@ impl Signer {
         host_key_agent::sign(Path::new(socket), key.key(), algorithm, message)
             .map_err(|error| SigningRefusal::Key(format!("HostKeyAgent {socket}: {error}")))
     }
+}
+
+/// Limit on the time of a signature by a security key: a token may insist on a touch.
+const TOKEN_LIMIT: Duration = Duration::from_secs(30);
+
+/// Signs with a key in a security key, without a touch even if the key's file demands one (OpenSSH's sshd
+/// does so, too): a token that insists on it delays this connection alone. The token is reached by a
+/// confined process that ends with the signature.
+fn sign_by_token(key: &PrivateKey, provider: &str, message: &[u8]) -> Result<Vec<u8>, String> {
+    let parts = key.security_key().ok_or("the file has no key")?;
+    let flags = parts.flags & !fido::USER_PRESENCE;
+    let untouched = PrivateKey::of_security_key(key.public().clone(), flags, parts.handle);
+    let untouched = untouched.map_err(|error| error.to_string())?;
+    fido::Provider::new(provider)
+        .map_err(|reason| format!("provider {provider}: {reason}"))?
+        .within(TOKEN_LIMIT)
+        .sign(&untouched, message, None)
+        .map_err(|error| error.to_string())
 }
 
 /// Length of the exchange hash of a key exchange method, in bytes.

@@ -15,6 +15,7 @@ fn with_methods(kex: &[&str]) -> Signer {
         }],
         vec![Secret::new(file.as_bytes().to_vec())],
         None,
+        "internal".to_owned(),
         kex.iter().map(|&name| name.to_owned()).collect(),
         0,
     )

@@ -234,6 +234,7 @@ fn start_auth(
         chroot: start.chroot.clone(),
         uid_gid: start.auth_ids,
         log_level: log.level(),
+        log_verbose: log.forced_places(),
     };
     let record = sys::memfd::sealed("sshd-auth", &record.encode_body())?;
     let (ours, theirs) = sys::socket::stream_pair()?;

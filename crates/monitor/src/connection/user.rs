@@ -4,12 +4,13 @@
 //! Invariants: the name is set once and never changes, and everything granted belongs to it; the
 //! grants of several keys only restrict one another.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 
 use config::server::{ConnectionSpec, ServerOptions};
-use keys::Permission;
-use keys::authorized_keys::{KeyOptions, PermitTarget};
+use keys::authorized_keys::KeyOptions;
+use keys::{Permission, PermitTarget};
 use privsep::{User, UserPolicy};
 use zeroize::Zeroizing;
 
@@ -175,7 +176,7 @@ impl LoginUser {
         };
         let options = config.for_connection(&spec);
         log.name_user(name);
-        log.follow(options.logging.log_level);
+        log.follow(&options.logging);
         let peer = addresses.peer();
         let enabled = Enabled {
             publickey: options.authentication.pubkey_authentication,
@@ -251,6 +252,14 @@ impl LoginUser {
         match &self.standing {
             AccountLookup::Unasked => None,
             AccountLookup::Judged { account, .. } => account.as_deref(),
+        }
+    }
+
+    /// The account, or a stand-in for a user who may not log in, so that the same work is done for both.
+    pub(crate) fn account_or_decoy(&self) -> Cow<'_, Account> {
+        match self.account() {
+            Some(account) => Cow::Borrowed(account),
+            None => Cow::Owned(Account::decoy()),
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
         named.extend(DEFAULT_HOST_KEYS.iter().map(|&path| path.to_owned()));
     }
     for path in &named {
-        let found = load_key(Path::new(path)).or_else(|error| {
+        let found = load_key(Path::new(path), options, log).or_else(|error| {
             let held = loaded.agent.as_ref().and_then(|_| public_half(path));
             held.map(|key| (key, Secret::new(Vec::new()))).ok_or(error)
         });
@@ -111,7 +111,11 @@ impl std::fmt::Display for LoadError {
     }
 }
 
-fn load_key(path: &Path) -> Result<(keys::PublicKey, Secret), LoadError> {
+fn load_key(
+    path: &Path,
+    options: &ServerOptions,
+    log: &Log,
+) -> Result<(keys::PublicKey, Secret), LoadError> {
     let file = sys::file::open_regular(path, FollowLinks::Follow).map_err(LoadError::Io)?;
     if let Some(mode) = sys::file::too_open_for_a_key(&file).map_err(LoadError::Io)? {
         return Err(LoadError::Refused(format!(
@@ -123,10 +127,17 @@ fn load_key(path: &Path) -> Result<(keys::PublicKey, Secret), LoadError> {
     let bytes = Secret::new(bytes);
     let parsed = keys::private_file::parse(bytes.expose(), None)
         .map_err(|error| LoadError::Refused(error.to_string()))?;
-    if !parsed.key.can_sign() {
-        return Err(LoadError::Refused(
-            "the key is in a security key, which cannot serve a host".to_owned(),
-        ));
+    if let Some(parts) = parsed.key.security_key() {
+        let provider = &options.host_keys.security_key_provider;
+        fido::Provider::new(provider).map_err(|reason| {
+            LoadError::Refused(format!(
+                "the key is in a security key, and SecurityKeyProvider {provider} cannot be used: {reason}"
+            ))
+        })?;
+        if parts.flags & fido::USER_PRESENCE != 0 {
+            let path = path.display();
+            log.debug(&format!("host key {path} requires user presence, ignoring"));
+        }
     }
     Ok((parsed.key.public().clone(), bytes))
 }
@@ -249,6 +260,38 @@ mod tests {
             assert_eq!(loaded.offered[0].blob, key.public().blob());
             assert_eq!(loaded.agent.as_deref(), Some("/nonexistent"));
         }
+    }
+
+    #[test]
+    fn a_security_key_is_offered_if_its_provider_can_be_found() {
+        let directory = TempDir::new();
+        let log = Log::to_memory(LogLevel::Debug1);
+        let public = keys::PublicKey::SkEd25519 {
+            point: [9; 32],
+            application: b"ssh:".to_vec(),
+        };
+        let key = keys::PrivateKey::of_security_key(public, fido::USER_PRESENCE, b"handle");
+        let text = keys::private_file::write_openssh(&key.unwrap(), "host", None).unwrap();
+        let path = directory.path().join("sk");
+        std::fs::write(&path, &*text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let text = format!("HostKey {}", path.display());
+        let loaded = load(&options(&text), &log).unwrap();
+        assert_eq!(loaded.offered[0].algorithms, ["sk-ssh-ed25519@openssh.com"]);
+        assert!(
+            log.lines()
+                .iter()
+                .any(|line| line.contains("requires user presence"))
+        );
+        let missing = format!("{text}\nSecurityKeyProvider /nonexistent.so");
+        assert!(load(&options(&missing), &log).is_err());
+        let lines = log.lines();
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.contains("/nonexistent.so cannot be used")),
+            "{lines:?}"
+        );
     }
 
     #[test]

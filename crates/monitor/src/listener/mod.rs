@@ -170,6 +170,8 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
         Log::to_syslog(level, options.logging.syslog_facility)
     };
     log.set_json(options.logging.is_json);
+    let log = log.forced(log::forced_level(shape_level).is_some());
+    log.follow(&options.logging);
     // Whoever starts the server reads standard error; the details go to the log.
     let startup = if args.debug > 0 {
         Log::to_stderr(level)

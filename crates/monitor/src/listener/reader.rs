@@ -26,8 +26,7 @@ const MAX_ANSWER_BYTES: usize = 1024;
 
 /// True if a connection from `address` must begin with a PROXY header.
 pub(super) fn is_balancer(connection: &ConnectionOptions, address: IpAddr) -> bool {
-    let list = &connection.proxy_protocol_from;
-    !list.is_empty() && config::address::match_cidr_list(Some(address), list).unwrap_or(false)
+    connection.proxy_protocol_from.contains(address)
 }
 
 /// The log line about a connection that is closed for its header.

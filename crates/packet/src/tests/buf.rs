@@ -144,5 +144,7 @@ fn the_pool_keeps_as_many_as_were_out_at_once_up_to_its_bound() {
     again.into_iter().for_each(|buf| pool.give(buf));
     assert!(pool.has_spare());
     pool.shed();
-    assert!(!pool.has_spare());
+    assert!(!pool.has_spare() && pool.has_any());
+    pool.shed_all();
+    assert!(!pool.has_any());
 }

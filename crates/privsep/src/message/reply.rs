@@ -1,6 +1,6 @@
 //! Messages from the monitor.
 
-use wire::permissions::{Permission, Permissions};
+use wire::permissions::{Permission, Permissions, PermitTarget};
 use wire::{DecodeError, Put, Reader};
 
 use super::request::LogLevel;
@@ -35,6 +35,8 @@ record! {
         uid_gid: Option<(u32, u32)>,
         /// The most verbose level that is logged; more verbose lines need not be sent.
         log_level: LogLevel,
+        /// LogVerbose: places in the source whose lines are sent at any level.
+        log_verbose: Vec<String>,
     }
 }
 
@@ -216,9 +218,9 @@ record! {
         /// The features that it leaves.
         permissions: Permissions,
         /// `permitopen`: if not empty, the only destinations of local forwarding.
-        permit_open: Vec<String>,
+        permit_open: Vec<PermitTarget>,
         /// `permitlisten`: if not empty, the only addresses of remote forwarding.
-        permit_listen: Vec<String>,
+        permit_listen: Vec<PermitTarget>,
     }
 }
 
@@ -305,8 +307,12 @@ record! {
         auth_info: String,
         /// The most verbose level that is logged.
         log_level: LogLevel,
+        /// LogVerbose: places in the source whose lines are sent at any level.
+        log_verbose: Vec<String>,
         /// True if the password has expired: only `passwd` may run, on a pty.
         password_expired: bool,
+        /// SELinux context of the programs that the session starts; none where SELinux is off.
+        selinux_context: Option<String>,
     }
 }
 

@@ -22,6 +22,8 @@ record! {
     Log {
         /// Severity of the line.
         level: LogLevel,
+        /// True if LogVerbose names the place that wrote it, so that the level does not count.
+        is_forced: bool,
         /// The text, without a line end.
         text: String,
         /// Second half of the line, if user and address belong between `text` and `tail`. The

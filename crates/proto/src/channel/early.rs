@@ -6,7 +6,7 @@ use crate::transport::PipelinedPacket;
 use crate::{ChannelId, Error};
 
 /// Maximum data sent before a channel is confirmed, bytes: one message that every Fulmar server
-/// accepts, and half of the smallest window that it grants to a channel.
+/// accepts, and half of the smallest window that it grants to the first channel of a connection.
 const MAX_EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
 const _: () = assert!(MAX_EARLY_DATA_BYTES <= LEAST_WINDOW_BYTES / 2);
 

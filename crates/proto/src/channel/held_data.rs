@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::request::Request;
-use super::window::{LEAST_WINDOW_BYTES, MAX_DATA_BYTES};
+use super::window::{CROWD_WINDOW_BYTES, MAX_DATA_BYTES};
 use crate::Error;
 
 /// The bit of a recipient's number that says: this is the sender's number of the channel.
@@ -12,7 +12,7 @@ pub(super) const EARLY_ADDRESS: u32 = 1 << 31;
 /// Maximum data before the answer that we accept and send, bytes: it is copied out of the receive
 /// slabs, and counts against the first window.
 pub(crate) const EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
-const _: () = assert!(EARLY_DATA_BYTES <= LEAST_WINDOW_BYTES);
+const _: () = assert!(EARLY_DATA_BYTES <= CROWD_WINDOW_BYTES);
 
 /// Maximum requests that are held.
 const MAX_HELD_REQUESTS: usize = 512;

@@ -17,8 +17,11 @@ impl Transport {
 
     /// Time at which memory is to be freed: once after each activity.
     pub(super) fn shed_deadline(&self) -> Option<Millis> {
-        let spare =
-            self.inbound.has_spare() || self.outbound.has_spare() || self.exchange.has_spare();
+        let saves = self.config.saves_memory;
+        let spare = self.inbound.has_spare()
+            || self.outbound.has_spare()
+            || self.exchange.has_spare()
+            || (saves && (self.inbound.has_buffers() || self.outbound.has_buffers()));
         self.active_at
             .filter(|_| spare)
             .map(|active_at| active_at.saturating_add(IDLE_MS))
@@ -38,6 +41,9 @@ impl Transport {
         self.inbound.shed();
         self.outbound.shed();
         self.exchange.shed();
+        if self.config.saves_memory {
+            self.outbound.shed_buffers();
+        }
         self.events.shrink_to_fit();
     }
 }

@@ -196,6 +196,11 @@ impl Inbound {
         self.splitter.has_spare() || self.stream.as_ref().is_some_and(Decompressor::has_spare)
     }
 
+    /// Returns true if there is receive memory, however little of it was used.
+    pub(super) fn has_buffers(&self) -> bool {
+        self.splitter.has_any()
+    }
+
     pub(super) fn shed(&mut self) {
         self.splitter.shed();
         if let Some(stream) = &mut self.stream {

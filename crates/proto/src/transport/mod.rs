@@ -117,7 +117,7 @@ impl Transport {
         host_keys: Vec<ServerHostKey>,
         now: Millis,
     ) -> Result<Self, Error> {
-        let versions = VersionExchange::new(&config.version_comment);
+        let versions = VersionExchange::new(config.version_names_openssh, &config.version_comment);
         let exchange = Exchange::new(role, &config, host_keys, None, now)?;
         let outbound = Outbound::new(config.deflate, versions.ours());
         let inbound = Inbound::new();
@@ -135,7 +135,7 @@ impl Transport {
             ..config
         };
         let role = Role::Client;
-        let ours = VersionExchange::new("");
+        let ours = VersionExchange::new(false, "");
         let versions = VersionExchange::resumed(ours.ours().into(), SHARED_VERSION.into());
         let exchange = Exchange::new(role, &config, Vec::new(), None, now)?;
         let (inbound, outbound) = (Inbound::shared(), Outbound::shared(config.deflate));

@@ -381,8 +381,18 @@ impl Outbound {
         self.pool.has_spare() || self.outbox.stream().has_spare()
     }
 
+    /// Returns true if a free buffer is kept.
+    pub(super) fn has_buffers(&self) -> bool {
+        self.pool.has_any()
+    }
+
     pub(super) fn shed(&mut self) {
         self.pool.shed();
         self.outbox.shed();
+    }
+
+    /// Frees the buffers that [`Outbound::shed`] keeps.
+    pub(super) fn shed_buffers(&mut self) {
+        self.pool.shed_all();
     }
 }

@@ -37,9 +37,13 @@ pub(crate) struct VersionExchange {
 }
 
 impl VersionExchange {
-    /// Our line ends with `comment`, if there is one.
-    pub(super) fn new(comment: &str) -> Self {
+    /// Our line ends with `comment`, if there is one, and names OpenSSH first if `names_openssh`.
+    pub(super) fn new(names_openssh: bool, comment: &str) -> Self {
         let mut ours = String::from("SSH-2.0-");
+        if names_openssh {
+            ours.push_str(crate::OPENSSH_NAME);
+            ours.push(' ');
+        }
         ours.push_str(crate::SOFTWARE_NAME);
         ours.push_str(env!("CARGO_PKG_VERSION"));
         if !comment.is_empty() {

@@ -32,6 +32,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn it_names_openssh_first_if_configured() {
+        let config = config::server::ServerConfig::parse(
+            "none",
+            b"VersionNamesOpenSSH yes\nVersionAddendum here",
+            &config::SystemFiles::default(),
+            &config::server::ServerArguments::default(),
+        )
+        .unwrap();
+        let key = keys::PrivateKey::from_ed25519_seed(&[7; 32]);
+        let host_keys = [HostKey {
+            index: 0,
+            blob: key.public().blob(),
+            algorithms: vec!["ssh-ed25519".to_owned()],
+        }];
+        let options = config.global().encode_for_auth();
+        let all = greeting(&options, &host_keys, [1; 16]).unwrap();
+        let line = all.split(|byte| *byte == b'\n').next().unwrap();
+        let line = String::from_utf8_lossy(line).into_owned();
+        assert!(line.starts_with("SSH-2.0-OpenSSH_10.6 Fulmar_"), "{line}");
+        assert!(line.ends_with(" here\r"), "{line}");
+        assert!(proto::Quirks::of(line.trim_end()).is_fulmar);
+    }
+
+    #[test]
     fn it_is_what_each_connection_begins_with_but_for_the_cookie() {
         let config = config::server::ServerConfig::parse(
             "none",

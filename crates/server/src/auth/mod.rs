@@ -51,6 +51,7 @@ pub fn auth_main() -> i32 {
             return roles::exit::NOT_STARTED;
         }
     };
+    crate::log::force(std::mem::take(&mut start.auth.log_verbose));
     let log = Logger::new(rpc, start.auth.log_level);
     if let Err(error) = start.close_sandbox() {
         log.line(

@@ -6,7 +6,8 @@
 
 use std::io;
 
-use agent::socket::{DEFAULT_PLACE, SOCKET_MASK, SocketOwner, link};
+use agent::socket::{AgentPlace, SOCKET_MASK, SocketOwner, default_place, link};
+use config::server::AgentSocketPath;
 use driver::forward::ListeningSockets;
 use privsep::SessionGrant;
 
@@ -18,24 +19,31 @@ pub(super) use agent::socket::AgentSocket;
 /// follow these: whoever holds a key with a forced command would receive what the user's other
 /// sessions add to their agent.
 const FORCED: &str = "sshd-forced";
-/// The substitute of the default place.
-const SHARED_PLACE: &str = "shared:/tmp";
+/// The directory that substitutes the default place.
+const SHARED_DIRECTORY: &str = "/tmp";
 
-/// Makes the socket at the place of AgentSocketPath; empty for the default.
+/// Makes the socket at the place of AgentSocketPath.
 ///
 /// # Errors
-/// Those of the last place that was tried.
+/// Those of the last place that was tried; or no place is configured.
 pub(super) fn listen(
-    configured: &str,
+    configured: &AgentSocketPath,
     grant: &SessionGrant,
 ) -> io::Result<(ListeningSockets, AgentSocket)> {
-    if !configured.is_empty() {
-        return listen_at(configured, grant);
+    match configured {
+        AgentSocketPath::At(place) => listen_at(place, grant),
+        AgentSocketPath::None => Err(io::Error::other("AgentSocketPath is none")),
+        AgentSocketPath::Usual => listen_at(&default_place(), grant).or_else(|_| {
+            let shared = AgentPlace::Shared(SHARED_DIRECTORY.to_owned());
+            listen_at(&shared, grant)
+        }),
     }
-    listen_at(DEFAULT_PLACE, grant).or_else(|_| listen_at(SHARED_PLACE, grant))
 }
 
-fn listen_at(place: &str, grant: &SessionGrant) -> io::Result<(ListeningSockets, AgentSocket)> {
+fn listen_at(
+    place: &AgentPlace,
+    grant: &SessionGrant,
+) -> io::Result<(ListeningSockets, AgentSocket)> {
     let owner = SocketOwner {
         user: &grant.user,
         uid: grant.uid,

@@ -24,6 +24,8 @@ pub(super) struct Context<'a> {
     pub(super) options: Box<ServerOptions>,
     /// True if the client is OpenSSH or Fulmar and knows `eow@openssh.com`.
     pub(super) knows_eow: bool,
+    /// True if the client sends SYMLINK in the order of the draft (`proto::Quirks::links_by_draft`).
+    pub(super) links_by_draft: bool,
     /// Text of /etc/nologin, read before a chroot.
     pub(super) nologin: Option<Vec<u8>>,
     pub(super) time_zone: Option<Vec<u8>>,

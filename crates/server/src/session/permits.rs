@@ -25,21 +25,19 @@ pub(super) fn may_open(
     if !forwarding.allow_tcp_forwarding.is_local() {
         return false;
     }
-    let lists = [&forwarding.permit_open, &restrictions.permit_open];
+    let (list, of_key) = (&forwarding.permit_open, &restrictions.permit_open);
+    let opens = |kind, host: &str, port| {
+        list.opens(kind, host, port) && permit::opens(of_key, kind, host, port)
+    };
     match target {
-        ForwardTarget::Tcp { host, port } => {
-            let is_named = |list: &&Vec<String>| permit::opens(list, PortKind::Tcp, host, *port);
-            lists.iter().all(is_named)
-        }
-        ForwardTarget::Udp { host, port } => {
-            let is_named = |list: &&Vec<String>| permit::opens(list, PortKind::Udp, host, *port);
-            lists.iter().all(is_named)
-        }
+        ForwardTarget::Tcp { host, port } => opens(PortKind::Tcp, host, *port),
+        ForwardTarget::Udp { host, port } => opens(PortKind::Udp, host, *port),
         // A list names no paths, so it permits none, as with OpenSSH. A path leads out of SftpRoot.
         ForwardTarget::Unix(_) => {
             !is_rooted
                 && forwarding.allow_stream_local_forwarding.is_local()
-                && lists.iter().all(|list| permit::is_any(list))
+                && list.is_any()
+                && of_key.is_empty()
         }
     }
 }
@@ -57,14 +55,13 @@ pub(super) fn may_listen(
     if !forwarding.allow_tcp_forwarding.is_remote() {
         return false;
     }
-    let lists = [&forwarding.permit_listen, &restrictions.permit_listen];
+    let (list, of_key) = (&forwarding.permit_listen, &restrictions.permit_listen);
+    let listens = |kind, address: &str, port| {
+        list.listens(kind, address, port) && permit::listens(of_key, kind, address, port)
+    };
     match listening {
-        Listening::Tcp { address, port } => lists
-            .iter()
-            .all(|list| permit::listens(list, PortKind::Tcp, address, *port)),
-        Listening::Udp { address, port } => lists
-            .iter()
-            .all(|list| permit::listens(list, PortKind::Udp, address, *port)),
+        Listening::Tcp { address, port } => listens(PortKind::Tcp, address, *port),
+        Listening::Udp { address, port } => listens(PortKind::Udp, address, *port),
         // As with OpenSSH, the lists are about ports. A path leads out of SftpRoot.
         Listening::Unix(_) => !is_rooted && forwarding.allow_stream_local_forwarding.is_remote(),
     }

@@ -132,7 +132,7 @@ impl<'a> Serve<'a> {
     /// ChannelTimeout and UnusedConnectionTimeout.
     fn set_timeouts(&mut self) {
         let timeouts = self.context.options.limits.channel_timeouts.clone();
-        let global_ms = timeouts.global_ms;
+        let global_ms = timeouts.global_ms();
         let timeouts = ChannelTimeouts {
             limit_ms: Box::new(move |kind| timeouts.limit_ms(kind)),
             global_ms,

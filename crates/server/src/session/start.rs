@@ -39,12 +39,21 @@ pub(super) fn begin(
     // The grant usually arrives later, so this costs no time.
     crypto::warm_up();
     let mut grant: SessionGrant = rpc.expect()?;
+    crate::log::force(std::mem::take(&mut grant.log_verbose));
     let log = Logger::new(rpc, grant.log_level);
     let mut options = options(&std::mem::take(&mut grant.options))?;
     let time_zone = std::env::var_os("TZ").map(std::os::unix::ffi::OsStringExt::into_vec);
 
     let mut nologin = None;
     let mut acceleration = None;
+    if let Some(context) = &grant.selinux_context {
+        // Before the chroot, which may have no /proc.
+        match sys::selinux::set_next_context(context) {
+            Ok(()) => {}
+            Err(error) if error.is_enforced => return Err(SessionError::Start(error.to_string())),
+            Err(error) => log.error(&error.to_string()),
+        }
+    }
     if let Some(directory) = &grant.chroot {
         if !grant.change_user {
             let why = "ChrootDirectory needs a server that was started as root";
@@ -75,7 +84,9 @@ pub(super) fn begin(
         peer: format!("{} port {}", grant.remote_address, grant.remote_port),
     };
     let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
-    let knows_eow = driver.connection().peer_quirks().knows_openssh_extensions;
+    let quirks = driver.connection().peer_quirks();
+    let links_by_draft =
+        quirks.links_by_draft && !driver.connection().our_version().contains("OpenSSH");
     driver.trim_memory();
     if driver.connection().is_compressing() {
         let acceleration = acceleration.unwrap_or_else(|| {
@@ -105,7 +116,8 @@ pub(super) fn begin(
         log,
         grant,
         options,
-        knows_eow,
+        knows_eow: quirks.knows_openssh_extensions,
+        links_by_draft,
         nologin,
         time_zone,
         auth_info,

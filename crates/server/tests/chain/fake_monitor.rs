@@ -178,6 +178,7 @@ impl Connection {
             chroot: cage.as_ref().map(|(directory, _)| directory.clone()),
             uid_gid: cage.map(|(_, ids)| ids),
             log_level: LogLevel::Debug1,
+            log_verbose: Vec::new(),
         };
         let start = sys::memfd::sealed("auth-start", &start.encode_body()).expect("a memory file");
         let (rpc, theirs) = sys::socket::stream_pair().expect("a pair");
@@ -325,7 +326,9 @@ impl Connection {
             pam_shows_motd: false,
             auth_info: "publickey ssh-ed25519 AAAA\n".into(),
             log_level: LogLevel::Debug1,
+            log_verbose: Vec::new(),
             password_expired: self.policy.password_expired,
+            selinux_context: None,
         }
     }
 

@@ -141,6 +141,8 @@ pub struct Serve {
     out: Outbox,
     /// Attributes are sent with nanoseconds.
     exact_times: bool,
+    /// SYMLINK names the link before its target ([`Serve::take_links_by_draft`]).
+    links_by_draft: bool,
     /// `None`: as many threads as the processors permit.
     hash_threads: Option<usize>,
     input_ended: bool,
@@ -176,6 +178,7 @@ impl Serve {
             names: Names::default(),
             out: Outbox::new(),
             exact_times: false,
+            links_by_draft: false,
             hash_threads: None,
             input_ended: false,
             moved: 0,
@@ -190,6 +193,12 @@ impl Serve {
             self.names.user(own.uid);
             self.names.group(own.gid);
         }
+    }
+
+    /// Reads SYMLINK in the order of the draft (draft-ietf-secsh-filexfer-02 §6.10), which names the link
+    /// first; OpenSSH's order is the default. For clients that send it to servers of other names.
+    pub fn take_links_by_draft(&mut self) {
+        self.links_by_draft = true;
     }
 
     /// The directory tree in which paths are resolved.

@@ -75,8 +75,13 @@ impl Serve {
                 self.place.rename_new(request.old, request.new)?;
             }
             Request::Symlink(request) => {
-                self.note_two("symlink", request.target, request.link);
-                self.place.symlink(request.target, request.link)?;
+                let (target, link) = if self.links_by_draft {
+                    (request.link, request.target)
+                } else {
+                    (request.target, request.link)
+                };
+                self.note_two("symlink", target, link);
+                self.place.symlink(target, link)?;
             }
             _ => return Err(Failed::code(Code::OP_UNSUPPORTED)),
         }

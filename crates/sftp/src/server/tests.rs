@@ -502,6 +502,24 @@ fn small_files_take_one_request_each() {
 }
 
 #[test]
+fn a_link_may_come_in_the_order_of_the_draft() {
+    let scratch = Scratch::new();
+    let mut client = Client::at(&scratch);
+    let mut link = |target: &[u8], link: &[u8]| {
+        client.ask(&Request::Symlink(request::Symlink { target, link }))
+    };
+    assert_eq!(link(b"aim", b"link"), ok());
+    client.serve.take_links_by_draft();
+    let mut link = |target: &[u8], link: &[u8]| {
+        client.ask(&Request::Symlink(request::Symlink { target, link }))
+    };
+    assert_eq!(link(b"second", b"aim"), ok());
+    for name in ["link", "second"] {
+        assert_eq!(fs::read_link(scratch.join(name)).unwrap(), Path::new("aim"));
+    }
+}
+
+#[test]
 fn a_tree_is_told_with_directories_before_what_is_in_them() {
     let scratch = Scratch::new();
     fs::create_dir_all(scratch.join("a/b/c")).unwrap();

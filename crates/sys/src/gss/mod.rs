@@ -43,7 +43,7 @@ const INTEGRITY: u32 = 32;
 /// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GssError {
-    /// The library's words, one line each.
+    /// The library's messages, one on each line.
     pub text: String,
     /// A token that tells the peer of the error; may be empty.
     pub token: Vec<u8>,
@@ -317,7 +317,7 @@ impl Gss {
     /// are delegated if `delegates`.
     ///
     /// # Errors
-    /// The library's words.
+    /// [`GssError`] with the library's message.
     pub fn initiator(&self, service: &str, delegates: bool) -> Result<GssInitiator<'_>, GssError> {
         Ok(GssInitiator {
             target: self.name(service.as_bytes(), HOST_SERVICE)?,
@@ -331,7 +331,7 @@ impl Gss {
     /// connection has.
     ///
     /// # Errors
-    /// The library's words, for example if the keytab has no key of the service.
+    /// [`GssError`] with the library's message, for example if the keytab has no key of the service.
     pub fn acceptor(
         &self,
         service: Option<&str>,
@@ -388,7 +388,7 @@ impl Gss {
     /// krb5_kuserok: the user's .k5login, or auth_to_local of krb5.conf.
     ///
     /// # Errors
-    /// The library's words.
+    /// [`GssError`] with the library's message.
     pub fn is_authorized(&self, name: &[u8], user: &str) -> Result<bool, GssError> {
         let name = self.name(name, EXPORTED_NAME)?;
         let user = c_text(user)?;
@@ -399,7 +399,7 @@ impl Gss {
     /// Writes an exported credential to the cache with this name (`FILE:path`).
     ///
     /// # Errors
-    /// The library's words.
+    /// [`GssError`] with the library's message.
     pub fn store(&self, credential: &[u8], cache: &str) -> Result<(), GssError> {
         let (mut minor, mut imported) = (0, Credential(self, ptr::null_mut()));
         let token = input(credential);
@@ -508,7 +508,7 @@ impl GssInitiator<'_> {
     /// Takes the peer's token, which is empty at first, and returns the next one.
     ///
     /// # Errors
-    /// The library's words; the context is then of no use.
+    /// [`GssError`] with the library's message; the context is then of no use.
     pub fn step(&mut self, token: &[u8]) -> Result<GssStep, GssError> {
         let gss = self.context.gss;
         let (mut minor, mut flags, mut output) = (0, 0, LibraryBuffer::new(gss));
@@ -538,7 +538,7 @@ impl GssInitiator<'_> {
     /// The MIC of `data`.
     ///
     /// # Errors
-    /// The library's words, or that the context is not established.
+    /// [`GssError`] with the library's message, or that the context is not established.
     pub fn mic(&self, data: &[u8]) -> Result<Vec<u8>, GssError> {
         self.context.established()?;
         let gss = self.context.gss;
@@ -572,7 +572,7 @@ impl GssAcceptor<'_> {
     /// Takes the client's token and returns the next one.
     ///
     /// # Errors
-    /// The library's words, with a token for the client if there is one; the context is then of no
+    /// [`GssError`] with the library's message, with a token for the client if there is one; the context is then of no
     /// use.
     pub fn step(&mut self, token: &[u8]) -> Result<GssStep, GssError> {
         let gss = self.context.gss;
@@ -608,7 +608,7 @@ impl GssAcceptor<'_> {
     /// Verifies the client's MIC of `data`.
     ///
     /// # Errors
-    /// The library's words, or that the context is not established.
+    /// [`GssError`] with the library's message, or that the context is not established.
     pub fn verify(&self, data: &[u8], mic: &[u8]) -> Result<(), GssError> {
         self.context.established()?;
         let gss = self.context.gss;
@@ -634,7 +634,7 @@ impl GssAcceptor<'_> {
     /// The client and the credential that it has delegated.
     ///
     /// # Errors
-    /// The library's words, or that the context is not established.
+    /// [`GssError`] with the library's message, or that the context is not established.
     pub fn client(&self) -> Result<GssClient, GssError> {
         self.context.established()?;
         let gss = self.context.gss;

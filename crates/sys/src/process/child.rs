@@ -6,6 +6,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use super::limits::RawResource;
+
 /// Step at which a start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -88,7 +90,7 @@ pub(super) struct ChildPlan {
     pub new_session: bool,
     pub new_group: bool,
     pub terminal: c_int,
-    pub limits: *const (u32, libc::rlimit),
+    pub limits: *const (RawResource, libc::rlimit),
     pub limit_count: usize,
     pub ids: Option<Ids>,
     pub umask: Option<libc::mode_t>,

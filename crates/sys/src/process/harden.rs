@@ -54,6 +54,21 @@ pub fn set_no_new_privs() -> io::Result<()> {
     Ok(())
 }
 
+/// Gives up all capabilities of this thread for good, if it may gain none by an exec: a process of root
+/// keeps only root's files. Without capabilities it changes nothing.
+///
+/// # Errors
+/// The kernel's error.
+pub fn drop_capabilities() -> io::Result<()> {
+    let none = rustix::thread::CapabilitySets {
+        effective: rustix::thread::CapabilitySet::empty(),
+        permitted: rustix::thread::CapabilitySet::empty(),
+        inheritable: rustix::thread::CapabilitySet::empty(),
+    };
+    // The ambient set follows the permitted one.
+    Ok(rustix::thread::set_capabilities(None, none)?)
+}
+
 /// True if [`set_no_new_privs`] is in effect.
 ///
 /// # Errors
@@ -184,4 +199,24 @@ fn close_each_from(first: u32) -> io::Result<()> {
         unsafe { libc::close(number) };
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_gone_for_good() {
+        // Each thread has its own.
+        let status = std::thread::spawn(|| {
+            drop_capabilities().expect("fewer rights");
+            std::fs::read_to_string("/proc/thread-self/status").expect("its status")
+        });
+        let status = status.join().expect("an end");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            let line = status.lines().find(|line| line.starts_with(set));
+            let value = line.and_then(|line| line.split_whitespace().nth(1));
+            assert_eq!(value, Some("0000000000000000"), "{set}");
+        }
+    }
 }

@@ -26,8 +26,14 @@ pub enum Resource {
     Stack,
 }
 
+/// The type of a limit's number, which is the C library's choice.
+#[cfg(target_env = "gnu")]
+pub(super) type RawResource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+pub(super) type RawResource = libc::c_int;
+
 impl Resource {
-    pub(super) fn as_raw(self) -> u32 {
+    pub(super) fn as_raw(self) -> RawResource {
         match self {
             Self::Core => libc::RLIMIT_CORE,
             Self::Cpu => libc::RLIMIT_CPU,

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use crate::io::{PollFd, pipe, poll, read, set_nonblocking};
 
@@ -48,16 +49,26 @@ impl PrintedText {
     }
 
     /// Waits until `other` is readable or at its end, and shows what was and is printed meanwhile.
+    /// Without a `limit` it waits as long as that takes.
     ///
     /// # Errors
-    /// The kernel's error.
-    pub fn show_until_readable(&mut self, other: impl AsFd) -> io::Result<()> {
+    /// The kernel's error; `TimedOut` at the end of `limit`.
+    pub fn show_until_readable(
+        &mut self,
+        other: impl AsFd,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
         let other = other.as_fd();
+        let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             let mut fds = vec![PollFd::new(other, true, false)];
             let pipe = self.pipe.as_ref();
             fds.extend(pipe.map(|pipe| PollFd::new(pipe.as_fd(), true, false)));
-            poll(&mut fds, None)?;
+            poll(&mut fds, left)?;
             let [is_ready, has_text] = [0, 1].map(|at| {
                 fds.get(at)
                     .is_some_and(|fd| fd.is_readable() || fd.is_hangup())
@@ -184,13 +195,33 @@ mod tests {
         assert_eq!(full, io::ErrorKind::WouldBlock);
         let (ready, other) = pipe().expect("a pipe");
         crate::io::write_all(&other, b"x").expect("room");
-        printed.show_until_readable(&ready).expect("an answer");
+        printed
+            .show_until_readable(&ready, None)
+            .expect("an answer");
         // The text was taken.
         assert!(crate::io::write(&theirs, &[b'\n'; 4096]).is_ok());
         drop(theirs);
         printed.show_to_end();
         // Its end does not keep the other from being waited for.
-        printed.show_until_readable(&ready).expect("an answer");
+        printed
+            .show_until_readable(&ready, None)
+            .expect("an answer");
+    }
+
+    #[test]
+    fn a_wait_with_a_limit_ends_although_text_goes_on() {
+        let (mut printed, theirs) = PrintedText::new("helper").expect("a pipe");
+        let printing = std::thread::spawn(move || {
+            while !matches!(crate::io::write(&theirs, &[b'\n'; 4096]),
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe)
+            {}
+        });
+        let (silent, _other) = pipe().expect("a pipe");
+        let limit = Some(Duration::from_millis(50));
+        let waited = printed.show_until_readable(&silent, limit);
+        assert_eq!(waited.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(printed);
+        printing.join().expect("an end");
     }
 
     #[test]
@@ -205,7 +236,9 @@ mod tests {
         let (ready, other) = pipe().expect("a pipe");
         crate::io::write_all(&other, b"x").expect("room");
         for _ in 0..100 {
-            printed.show_until_readable(&ready).expect("an answer");
+            printed
+                .show_until_readable(&ready, None)
+                .expect("an answer");
         }
         drop(printed);
         printing.join().expect("an end");

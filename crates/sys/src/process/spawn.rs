@@ -16,7 +16,7 @@ use std::path::Path;
 
 use super::child::{ChildPlan, ChildReport, FdMove, Ids, Image, SpawnStep, child_entry, run};
 use super::credentials::{Credentials, is_root, own_credentials};
-use super::limits::{Limit, Resource};
+use super::limits::{Limit, RawResource, Resource};
 use super::wait::{Child, PidFd};
 use crate::ffi::{c_string, check};
 use crate::signals::{Blocked, Signal};
@@ -488,7 +488,7 @@ impl ChildCommand {
 }
 
 /// A resource's number and its limit.
-type RawLimit = (u32, libc::rlimit);
+type RawLimit = (RawResource, libc::rlimit);
 
 fn raw_limit(resource: Resource, limit: Limit) -> RawLimit {
     let raw = libc::rlimit {

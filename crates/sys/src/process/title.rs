@@ -3,7 +3,9 @@
 //! It shows the administrator the role of a process and the user that it serves. It must hold no
 //! secrets: every user can read it.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
+#[cfg(target_env = "gnu")]
+use std::ffi::c_int;
 use std::io;
 use std::sync::Mutex;
 
@@ -19,11 +21,14 @@ unsafe impl Send for ArgumentArea {}
 
 static AREA: Mutex<Option<ArgumentArea>> = Mutex::new(None);
 
-// glibc calls the functions of this section with the arguments of main.
+// glibc calls the functions of this section with the arguments of main; musl calls them without, so
+// that a process has no title there.
+#[cfg(target_env = "gnu")]
 #[used]
 #[unsafe(link_section = ".init_array.00099")]
 static REMEMBER: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = remember;
 
+#[cfg(target_env = "gnu")]
 extern "C" fn remember(count: c_int, arguments: *mut *mut c_char, _env: *mut *mut c_char) {
     let count = usize::try_from(count).unwrap_or(0);
     if arguments.is_null() || count == 0 {

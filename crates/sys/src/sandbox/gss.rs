@@ -13,7 +13,7 @@ use landlock::{ABI, AccessFs};
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, Net, READ, own_alone, wall_with};
+use super::provider::{self, ALLOWED, CODE, DESCRIPTOR, Net, READ, own_alone, wall_with};
 use super::token::{LOCKS, MORE, MORE_HERE};
 use crate::process::{self, Limit, Resource};
 
@@ -53,13 +53,7 @@ pub fn gss_user(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Wall> {
 }
 
 fn confine(read: &[PathBuf], write: &[PathBuf], net: Net, filter: BpfProgram) -> io::Result<Wall> {
-    process::disable_core_dumps()?;
-    process::set_no_new_privs()?;
-    process::set_dumpable(false)?;
-    for (resource, value) in [(Resource::Core, 0), (Resource::OpenFiles, MAX_OPEN_FILES)] {
-        let ceiling = process::limit(resource)?.hard;
-        process::set_limit(resource, Limit::both(value.min(ceiling)))?;
-    }
+    provider::begin(MAX_OPEN_FILES)?;
     let reads = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
     let device = reads | AccessFs::WriteFile;
     let store =
@@ -77,10 +71,7 @@ fn confine(read: &[PathBuf], write: &[PathBuf], net: Net, filter: BpfProgram) ->
         .chain(own(read, reads))
         .chain(own(write, store));
     let wall = wall_with(rules, net)?;
-    filter.install().map_err(|error| {
-        let text = format!("this kernel does not restrict system calls (seccomp): {error}");
-        io::Error::new(error.kind(), text)
-    })?;
+    provider::finish(filter)?;
     Ok(wall)
 }
 
@@ -104,6 +95,7 @@ fn finish(mut calls: CallList) -> io::Result<BpfProgram> {
 #[cfg(test)]
 mod tests {
     use super::super::filter::{allows, small};
+    use super::super::provider::FORBIDDEN;
     use super::*;
 
     #[test]
@@ -119,18 +111,7 @@ mod tests {
             assert!(allows(&user, UNKNOWN, number, [0; 6]), "{number}");
         }
         for program in [&acceptor, &user] {
-            for number in [
-                libc::SYS_execve,
-                libc::SYS_execveat,
-                libc::SYS_clone3,
-                libc::SYS_kill,
-                libc::SYS_ptrace,
-                libc::SYS_process_vm_readv,
-                libc::SYS_setuid,
-                libc::SYS_listen,
-                libc::SYS_accept4,
-                libc::SYS_io_uring_setup,
-            ] {
+            for number in FORBIDDEN {
                 assert!(!allows(program, UNKNOWN, number, [0; 6]), "{number}");
             }
         }

@@ -18,8 +18,8 @@ const FLAGS: usize = if cfg!(target_endian = "little") {
     36
 };
 /// linux/seccomp.h: `_IOWR('!', 0, struct seccomp_notif)`, and of 1 the answer.
-const RECEIVE: libc::c_ulong = 0xC050_2100;
-const SEND: libc::c_ulong = 0xC018_2101;
+const RECEIVE: libc::Ioctl = 0xC050_2100_u32 as libc::Ioctl;
+const SEND: libc::Ioctl = 0xC018_2101_u32 as libc::Ioctl;
 
 /// Runs `work` in a thread of its own, where Landlock has this version or the question for it fails with
 /// that errno.

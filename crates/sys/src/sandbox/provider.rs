@@ -169,7 +169,8 @@ pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
 
 /// Puts this process, which must have one thread, into the sandbox of a process that reaches security
 /// keys (FIDO), with the provider's library if it loads one. The devices are those that are attached
-/// now: HID devices with a raw interface, and USB.
+/// now: HID devices with a raw interface, and USB. A process of root, which signs with a host key,
+/// keeps no capability: root owns the devices.
 ///
 /// # Errors
 /// The kernel's error; then end the process.
@@ -184,6 +185,7 @@ pub fn security_key(library: Option<&Path>) -> io::Result<Wall> {
     }
     let libraries: Vec<&Path> = library.into_iter().collect();
     let filter = security_key_program()?;
+    process::drop_capabilities()?;
     confine(&libraries, &devices, SECURITY_KEY_READ, filter)
 }
 
@@ -193,23 +195,33 @@ fn confine(
     read: &[&str],
     filter: BpfProgram,
 ) -> io::Result<Wall> {
+    process::set_limit(Resource::FileSize, Limit::both(0))?;
+    begin(MAX_OPEN_FILES)?;
+    let wall = files(libraries, devices, read)?;
+    finish(filter)?;
+    Ok(wall)
+}
+
+/// The first step into the sandbox of a process that loads a foreign library: no core dump, no new
+/// privileges, no other process of the user may read its memory, and at most `max_open_files` open
+/// descriptors.
+pub(super) fn begin(max_open_files: u64) -> io::Result<()> {
     process::disable_core_dumps()?;
     process::set_no_new_privs()?;
     process::set_dumpable(false)?;
-    for (resource, value) in [
-        (Resource::FileSize, 0),
-        (Resource::Core, 0),
-        (Resource::OpenFiles, MAX_OPEN_FILES),
-    ] {
+    for (resource, value) in [(Resource::Core, 0), (Resource::OpenFiles, max_open_files)] {
         let ceiling = process::limit(resource)?.hard;
         process::set_limit(resource, Limit::both(value.min(ceiling)))?;
     }
-    let wall = files(libraries, devices, read)?;
+    Ok(())
+}
+
+/// The last step: the filter of system calls.
+pub(super) fn finish(filter: BpfProgram) -> io::Result<()> {
     filter.install().map_err(|error| {
         let text = format!("this kernel does not restrict system calls (seccomp): {error}");
         io::Error::new(error.kind(), text)
-    })?;
-    Ok(wall)
+    })
 }
 
 fn files(libraries: &[impl AsRef<Path>], devices: &[PathBuf], read: &[&str]) -> io::Result<Wall> {
@@ -336,6 +348,23 @@ pub(super) fn own_alone(calls: &mut CallList, descriptor: &[i32]) -> io::Result<
     calls.with_one_of(libc::SYS_prctl, 0, &control)
 }
 
+/// Calls that no foreign library may make: they start, reach or signal other processes, change the user,
+/// accept connections, or work past the filter.
+#[cfg(test)]
+pub(super) const FORBIDDEN: [i64; 11] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_clone3,
+    libc::SYS_kill,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_io_uring_setup,
+    libc::SYS_listen,
+    libc::SYS_accept4,
+    libc::SYS_setuid,
+];
+
 #[cfg(test)]
 mod tests {
     use super::super::filter::{allows, small};
@@ -357,6 +386,9 @@ mod tests {
         }
         assert!(allows(libc::SYS_ioctl, second(0x5401)));
         assert!(allows(libc::SYS_ioctl, [3, 0xc0de_0001, 0, 0, 0, 0]));
+        for number in FORBIDDEN {
+            assert!(!allows(number, [0; 6]), "{number}");
+        }
         assert!(allows(libc::SYS_sched_setaffinity, [0; 6]));
         assert!(!allows(libc::SYS_sched_setaffinity, [1, 0, 0, 0, 0, 0]));
     }

@@ -17,8 +17,7 @@ use landlock::{ABI, AccessFs};
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, own_alone, wall, with_neighbours};
-use crate::process::{self, Limit, Resource};
+use super::provider::{self, ALLOWED, CODE, DESCRIPTOR, READ, own_alone, wall, with_neighbours};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
 /// devices, users and times with.
@@ -139,18 +138,9 @@ pub(super) const LOCKS: &[i32] = &[
 /// # Errors
 /// The kernel's error; then end the process.
 pub fn token(library: &Path) -> io::Result<Wall> {
-    process::disable_core_dumps()?;
-    process::set_no_new_privs()?;
-    process::set_dumpable(false)?;
-    for (resource, value) in [(Resource::Core, 0), (Resource::OpenFiles, MAX_OPEN_FILES)] {
-        let ceiling = process::limit(resource)?.hard;
-        process::set_limit(resource, Limit::both(value.min(ceiling)))?;
-    }
+    provider::begin(MAX_OPEN_FILES)?;
     let wall = wall(rules(library))?;
-    program(has_daemon())?.install().map_err(|error| {
-        let text = format!("this kernel does not restrict system calls (seccomp): {error}");
-        io::Error::new(error.kind(), text)
-    })?;
+    provider::finish(program(has_daemon())?)?;
     Ok(wall)
 }
 
@@ -256,7 +246,9 @@ fn program(connects: bool) -> io::Result<BpfProgram> {
 #[cfg(test)]
 mod tests {
     use super::super::filter::small;
+    use super::super::provider::FORBIDDEN;
     use super::*;
+    use crate::process;
 
     fn allows(number: i64, arguments: [u64; 6]) -> bool {
         allows_if(true, number, arguments)
@@ -305,19 +297,7 @@ mod tests {
         ] {
             assert!(!allows(libc::SYS_socket, first(family)), "{family}");
         }
-        for number in [
-            libc::SYS_execve,
-            libc::SYS_execveat,
-            libc::SYS_clone3,
-            libc::SYS_kill,
-            libc::SYS_ptrace,
-            libc::SYS_process_vm_readv,
-            libc::SYS_pidfd_send_signal,
-            libc::SYS_io_uring_setup,
-            libc::SYS_listen,
-            libc::SYS_accept4,
-            libc::SYS_setuid,
-        ] {
+        for number in FORBIDDEN {
             assert!(!allows(number, [0; 6]), "{number}");
         }
         assert!(allows(libc::SYS_clone, first(libc::CLONE_THREAD)));

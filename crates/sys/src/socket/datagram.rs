@@ -17,6 +17,14 @@ pub const MAX_DATAGRAM_BYTES: usize = 65_527;
 /// Space for one control message with an address, bytes.
 const CONTROL_BYTES: usize = 64;
 
+/// The type of a length of control messages, which is the C library's choice.
+#[cfg(target_env = "gnu")]
+type ControlLen = usize;
+#[cfg(not(target_env = "gnu"))]
+type ControlLen = libc::socklen_t;
+
+const CONTROL_LEN: ControlLen = CONTROL_BYTES as ControlLen;
+
 /// Who has sent a datagram to a bound socket, and to which of this machine's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatagramPeer {
@@ -160,7 +168,7 @@ pub fn recv_from(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Datagra
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = CONTROL_BYTES;
+    message.msg_controllen = CONTROL_LEN;
     let number = fd.as_fd().as_raw_fd();
     // SAFETY: the kernel writes within the lengths given for `name`, `buffer` and `control`, which
     // live through the call.
@@ -188,10 +196,10 @@ pub fn send_to(fd: impl AsFd, head: &[u8], bytes: &[u8], peer: &DatagramPeer) ->
     message.msg_name = (&raw mut name).cast();
     message.msg_namelen = put_address(&mut name, &peer.address);
     message.msg_iov = parts.as_mut_ptr();
-    message.msg_iovlen = parts.len();
+    message.msg_iovlen = 2;
     if let Some(local) = peer.local {
         message.msg_control = (&raw mut control).cast();
-        message.msg_controllen = CONTROL_BYTES;
+        message.msg_controllen = CONTROL_LEN;
         put_local(&mut message, local);
     }
     let number = fd.as_fd().as_raw_fd();
@@ -330,8 +338,8 @@ fn put_local(message: &mut libc::msghdr, local: IpAddr) {
     let header = unsafe { &mut *header };
     header.cmsg_level = level;
     header.cmsg_type = kind;
-    header.cmsg_len = usize::try_from(len).unwrap_or_default();
-    message.msg_controllen = usize::try_from(space).unwrap_or_default();
+    header.cmsg_len = ControlLen::try_from(len).unwrap_or_default();
+    message.msg_controllen = ControlLen::try_from(space).unwrap_or_default();
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
-//! TCP listeners: free ports, and listening sockets from the kernel's table.
+//! TCP listeners: free ports, and listening sockets as the kernel lists them.
 
 use std::fs;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::diagnosis;
 
 /// Returns a TCP port without a listener. Each port is returned once per process and lies below the
 /// range that the kernel assigns to outgoing connections and to listeners on port 0, so that
 /// nothing else takes it before a server binds it.
 ///
-/// Uses the kernel's table. Opening a listener to test the port would not work: a child that
+/// Asks the kernel for its listeners. Opening a listener to test the port would not work: a child that
 /// another thread forks at that moment keeps it open until it calls exec, so that the port would
 /// seem to be in use and the intended server could not bind it.
 ///
@@ -29,11 +31,19 @@ pub fn free_port() -> io::Result<u16> {
         .ok_or_else(|| io::Error::other("no free port"))
 }
 
-/// True if a socket listens on `port` at any address of this thread's network namespace. Uses the
-/// kernel's table instead of connecting: a server that counts connections does not see the check,
-/// and a repeated connection attempt to a port of the ephemeral range could connect to itself.
+/// True if a socket listens on `port` at any address of this thread's network namespace. Asks the
+/// kernel instead of connecting: a server that counts connections does not see the check, and a
+/// repeated connection attempt to a port of the ephemeral range could connect to itself.
 #[must_use]
 pub fn is_listening(port: u16) -> bool {
+    match diagnosis::listeners(port) {
+        Ok(found) => !found.is_empty(),
+        Err(_) => is_in_table(port),
+    }
+}
+
+/// The same by the kernel's tables of all connections.
+fn is_in_table(port: u16) -> bool {
     let wanted = format!(":{port:04X}");
     ["tcp", "tcp6"].iter().any(|table| {
         fs::read_to_string(format!("/proc/thread-self/net/{table}"))
@@ -46,6 +56,14 @@ pub fn is_listening(port: u16) -> bool {
 /// # Errors
 /// If the process's table cannot be read.
 pub fn is_listening_in(pid: u32, address: SocketAddrV4) -> io::Result<bool> {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    let theirs = namespace(&pid.to_string());
+    if theirs.is_some()
+        && theirs == namespace("thread-self")
+        && let Ok(found) = diagnosis::listeners(address.port())
+    {
+        return Ok(found.contains(&IpAddr::V4(*address.ip())));
+    }
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp"))?;
     Ok(has_listener(&table, address))
 }
@@ -93,7 +111,7 @@ mod tests {
             panic!("another family");
         };
         let listens = || is_listening_in(std::process::id(), address).unwrap();
-        assert!(listens() && is_listening(address.port()));
+        assert!(listens() && is_listening(address.port()) && is_in_table(address.port()));
         drop(listener);
         // A child that another test's thread forks keeps the descriptor until its exec.
         let is_gone = || {

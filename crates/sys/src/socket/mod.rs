@@ -5,6 +5,7 @@
 //! (RFC 8305).
 
 pub mod datagram;
+mod diagnosis;
 pub mod listening;
 pub mod local;
 pub mod lookups;

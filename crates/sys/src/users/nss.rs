@@ -1,6 +1,8 @@
 //! Account lookups through libc, which loads the NSS modules that `/etc/nsswitch.conf` names.
 
-use std::ffi::{CString, OsString, c_char};
+#[cfg(target_env = "gnu")]
+use std::ffi::CString;
+use std::ffi::{OsString, c_char};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -47,6 +49,7 @@ fn with_buffer<T>(
 }
 
 // glibc's; the crate libc does not declare it.
+#[cfg(target_env = "gnu")]
 unsafe extern "C" {
     fn innetgr(
         group: *const c_char,
@@ -56,7 +59,14 @@ unsafe extern "C" {
     ) -> i32;
 }
 
+/// Nobody is in a netgroup: musl has none. Only the server asks, which no build with musl has.
+#[cfg(not(target_env = "gnu"))]
+pub(super) fn is_in_netgroup(_group: &str, _host: Option<&str>, _user: Option<&str>) -> bool {
+    false
+}
+
 /// innetgr(3); a text with a NUL is in no netgroup.
+#[cfg(target_env = "gnu")]
 pub(super) fn is_in_netgroup(group: &str, host: Option<&str>, user: Option<&str>) -> bool {
     let (Ok(group), Ok(host), Ok(user)) = (
         c_string(group),

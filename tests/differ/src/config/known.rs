@@ -36,11 +36,8 @@ const WITHOUT_OLD: Why = Said(
 );
 const NONE_OF_ANY_CASE: Why =
     Said("HostKeyAlias, BindAddress, BindInterface and IdentityAgent of `none` in any case");
-const COSMETIC: Why = Said("Cosmetic: `127.1` is not rewritten to 127.0.0.1 in -G");
 const ODD_HOP: Why = Said("Quotes, blanks and a leading `-` in ProxyJump are refused");
-const HOP_EXPANDED: Why = Said("tokens of ProxyJump expanded in -G");
 const EMPTY_PORT: Why = Said("`ssh://h:` and `ProxyJump h:` are refused");
-const RAW: Why = Said("forwardings that cannot be expanded stay as written in -G");
 const CONTROL: Why = Said("Control characters in `User`, `HostName` and `HostKeyAlias` of a file");
 const TYPE_NAMES: Why =
     Said("Type names such as `ED25519` in place of `ssh-ed25519` are not read.");
@@ -78,20 +75,11 @@ pub(crate) const LISTED: &[Listed] = &[
     any("refuses", "*algorithms *,", EMPTY_NAMES),
     any("refuses", "*ciphers *,", EMPTY_NAMES),
     any("refuses", "*macs *,", EMPTY_NAMES),
-    client("prints addkeystoagent", "addkeystoagent 0", COSMETIC),
-    client(
-        "prints addkeystoagent",
-        "addkeystoagent confirm 0",
-        COSMETIC,
-    ),
     client(
         "prints serveraliveinterval",
         "batchmode yes",
         Said("batch mode of Debian sets ServerAliveInterval 300"),
     ),
-    client("prints forwardagent", "forwardagent ~*", RAW),
-    client("takes", "*forwardagent $*", RAW),
-    client("takes", "*forwardagent *%*", RAW),
     client(
         "prints forwardagent",
         "*; forwardagent /*",
@@ -125,13 +113,9 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     client("refuses", "proxyjump -*", ODD_HOP),
     client("refuses", "proxyjump * *", ODD_HOP),
-    client("refuses", "proxyjump *%*", HOP_EXPANDED),
-    client("prints proxyjump", "proxyjump *%*", HOP_EXPANDED),
     client("refuses", "*proxyjump *:", EMPTY_PORT),
     any("refuses", "streamlocalbindmask *8*", ACCIDENTS),
     any("refuses", "streamlocalbindmask *9*", ACCIDENTS),
-    client("takes", "dynamicforward $*", RAW),
-    client("takes", "remoteforward $*", RAW),
     client("refuses", "user *\t*", CONTROL),
     client(
         "prints sendenv",
@@ -331,6 +315,34 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     client("refuses", "globalknownhostsfile *", Since("10.6")),
     client("refuses", "dynamicforward */*", ACCIDENTS),
+    // From 9.6 on `%C` has the jump host in it.
+    client(
+        "prints controlpath",
+        "*controlpath *%c*; proxyjump *",
+        Since("9.6"),
+    ),
+    client(
+        "prints controlpath",
+        "*proxyjump *; controlpath *%c*",
+        Since("9.6"),
+    ),
+    client(
+        "prints hostbasedacceptedalgorithms",
+        "hostbasedacceptedalgorithms *",
+        WITHOUT_OLD,
+    ),
+    client(
+        "prints requesttty",
+        "*-t*; *-t*",
+        Theirs("a third -t takes back what the second has forced"),
+    ),
+    client("refuses", "setenv #*", Since("10.6")),
+    server("refuses", "clientaliveinterval +*", Since("10.6")),
+    server(
+        "refuses",
+        "authorizedkeyscommand none; authorizedprincipalscommand *",
+        Theirs("sshd 9.2 asks for the user of a command only where the other one is not NONE"),
+    ),
     // known_hosts and files of keys.
     of(LISTING, "takes", "*  *", BLANKS),
     of(LOOKUP, "*", "*@revoked\t*", REVOKED),

@@ -260,6 +260,13 @@ fn not_in_match() -> Vec<Row> {
                 .restricted(),
             "yes",
         ),
+        // Given back by name.
+        tunnel(
+            Row::config("PermitTunnel yes")
+                .authorized("restrict,tunnel=\"any\" {key}\n")
+                .restricted(),
+            "yes",
+        ),
         tunnel(
             Row::config("PermitTunnel yes")
                 .authorized("no-port-forwarding {key}\n")

@@ -3,6 +3,7 @@
 mod certificates;
 mod commands;
 mod configuration;
+mod hosts;
 mod keys;
 mod passwords;
 mod root;
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Row> {
         commands::rows(),
         passwords::rows(),
         strict::rows(),
+        hosts::rows(),
     ]
     .concat();
     rows.iter_mut().for_each(expect_datagrams);

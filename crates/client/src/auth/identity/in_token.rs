@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use config::client::UserKeyOptions;
+use config::client::{NameOrVariable, UserKeyOptions};
 use keys::{PresentedKey, SignatureAlgorithm};
 use token::{PinQuestion, TokenLibrary};
 use zeroize::Zeroizing;
@@ -19,24 +19,20 @@ use crate::text::one_line;
 /// A library that all identities of its keys use.
 pub(super) type SharedToken = Arc<Mutex<TokenLibrary>>;
 
-/// The library of the options; `$NAME` names a variable.
+/// The library of the options.
 fn library(user_keys: &UserKeyOptions) -> Option<PathBuf> {
-    let named = user_keys.pkcs11_provider.as_deref()?;
-    if named.is_empty() || named.eq_ignore_ascii_case("none") {
-        return None;
-    }
-    match named.strip_prefix('$') {
-        Some(variable) => {
-            let value = std::env::var_os(variable).filter(|value| !value.is_empty());
+    match user_keys.pkcs11_provider.as_ref()? {
+        NameOrVariable::Name(path) => Some(PathBuf::from(path)),
+        NameOrVariable::Variable(name) => {
+            let value = std::env::var_os(name).filter(|value| !value.is_empty());
             if value.is_none() {
                 debug1!(
-                    "PKCS11Provider {} did not resolve; disabling",
-                    one_line(named)
+                    "PKCS11Provider ${} did not resolve; disabling",
+                    one_line(name)
                 );
             }
             value.map(PathBuf::from)
         }
-        None => Some(PathBuf::from(named)),
     }
 }
 

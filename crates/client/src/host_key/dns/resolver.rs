@@ -146,14 +146,20 @@ impl Resolver {
     fn ask_once(&self, server: SocketAddr, name: &str, has_edns: bool) -> io::Result<Response> {
         let id = u16::from_be_bytes(crypto::random::bytes());
         let query = message::query(id, name, has_edns).ok_or(io::ErrorKind::InvalidInput)?;
-        let limit = Duration::from_secs(self.timeout_s);
+        let query = Query {
+            server,
+            message: &query,
+            id,
+            name,
+            limit: Duration::from_secs(self.timeout_s),
+        };
         if !self.by_tcp {
-            match by_udp(server, &query, id, name, limit)? {
+            match by_udp(&query)? {
                 Response::Truncated => {}
                 response => return Ok(response),
             }
         }
-        by_tcp(server, &query, id, name, limit)
+        by_tcp(&query)
     }
 }
 
@@ -163,22 +169,28 @@ fn server(word: &str) -> Option<SocketAddr> {
     word.parse::<IpAddr>().ok().map(|ip| (ip, PORT).into())
 }
 
-fn by_udp(
+/// A query to one server.
+struct Query<'a> {
     server: SocketAddr,
-    query: &[u8],
+    message: &'a [u8],
+    /// The number of the query, which its response repeats.
     id: u16,
-    name: &str,
+    /// The name that is asked about, which the response repeats.
+    name: &'a str,
+    /// Limit on the whole exchange.
     limit: Duration,
-) -> io::Result<Response> {
-    let any: IpAddr = match server {
+}
+
+fn by_udp(query: &Query<'_>) -> io::Result<Response> {
+    let any: IpAddr = match query.server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     // A port of the kernel's choice, and only the server's answers: both make a forgery harder.
     let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(server)?;
-    socket.send(query)?;
-    let end = Instant::now() + limit;
+    socket.connect(query.server)?;
+    socket.send(query.message)?;
+    let end = Instant::now() + query.limit;
     let mut buffer = vec![0; usize::from(UDP_BYTES)];
     for _ in 0..MAX_DATAGRAMS {
         let left = end.saturating_duration_since(Instant::now());
@@ -188,7 +200,7 @@ fn by_udp(
         socket.set_read_timeout(Some(left))?;
         let len = socket.recv(&mut buffer)?;
         let datagram = buffer.get(..len).unwrap_or_default();
-        if let Some(response) = message::response(datagram, id, name) {
+        if let Some(response) = message::response(datagram, query.id, query.name) {
             return Ok(response);
         }
     }
@@ -196,25 +208,19 @@ fn by_udp(
 }
 
 /// A message by TCP is preceded by its length (RFC 1035 §4.2.2).
-fn by_tcp(
-    server: SocketAddr,
-    query: &[u8],
-    id: u16,
-    name: &str,
-    limit: Duration,
-) -> io::Result<Response> {
-    let end = Instant::now() + limit;
-    let mut stream = TcpStream::connect_timeout(&server, limit)?;
-    stream.set_write_timeout(Some(limit))?;
-    let len = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+fn by_tcp(query: &Query<'_>) -> io::Result<Response> {
+    let end = Instant::now() + query.limit;
+    let mut stream = TcpStream::connect_timeout(&query.server, query.limit)?;
+    stream.set_write_timeout(Some(query.limit))?;
+    let len = u16::try_from(query.message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut sent = len.to_be_bytes().to_vec();
-    sent.extend_from_slice(query);
+    sent.extend_from_slice(query.message);
     stream.write_all(&sent)?;
     let mut len = [0; 2];
     read_until(end, &mut stream, &mut len)?;
     let mut answer = vec![0; usize::from(u16::from_be_bytes(len))];
     read_until(end, &mut stream, &mut answer)?;
-    match message::response(&answer, id, name) {
+    match message::response(&answer, query.id, query.name) {
         Some(Response::Truncated) | None => Err(io::ErrorKind::InvalidData.into()),
         Some(response) => Ok(response),
     }
@@ -255,9 +261,15 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(100));
             }
         });
-        let query = message::query(1, "a.example", true).unwrap();
+        let query = Query {
+            server,
+            message: &message::query(1, "a.example", true).unwrap(),
+            id: 1,
+            name: "a.example",
+            limit,
+        };
         let begun = Instant::now();
-        assert!(by_tcp(server, &query, 1, "a.example", limit).is_err());
+        assert!(by_tcp(&query).is_err());
         assert!(begun.elapsed() < 10 * limit, "{:?}", begun.elapsed());
     }
 

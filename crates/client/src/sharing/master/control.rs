@@ -22,7 +22,7 @@ const MAX_UNREAD_PROXY_BYTES: usize = 64 << 20;
 const MAX_PROXY_PACKET_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 /// Bytes read at once in proxy mode.
 const PROXY_READ_BYTES: usize = 64 << 10;
-/// Sent bytes that are kept before the rest is moved to the front.
+/// Least number of sent bytes before the rest is moved to the front.
 const MOVE_BYTES: usize = 64 << 10;
 
 /// An arrival at a socket.
@@ -179,7 +179,8 @@ impl Control {
                         false => MAX_UNREAD_BYTES,
                     };
                     let is_tolerable = rest.len() <= most;
-                    if self.sent >= MOVE_BYTES {
+                    // Not more is moved than has been sent: what waits may be many MiB.
+                    if self.sent >= MOVE_BYTES.max(rest.len()) {
                         self.outgoing.drain(..self.sent);
                         self.sent = 0;
                     }

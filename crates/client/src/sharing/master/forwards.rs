@@ -22,6 +22,8 @@ impl Master {
             self.fail(serial, id, "Invalid forwarding request", driver);
             return Ok(());
         };
+        // The place of one that was refused may be used for this one.
+        self.answer_remotes(forwards, driver);
         let words = one_line(&spec.words().join(" to "));
         let question = format!("Open {kind:?} forwarding {words} on {}?", self.host());
         let added = match forwards.existing(kind, &spec) {
@@ -35,11 +37,11 @@ impl Master {
                 info!("requested forwarding {words} failed");
                 self.fail(serial, id, "Port forwarding failed", driver);
             }
-            Added::Requested(index) => {
+            Added::Requested(request) => {
                 if let Some(control) = self.controls.get_mut(&serial) {
                     control.is_paused = true;
                 }
-                self.unanswered.push((serial, id, index));
+                self.unanswered.push((serial, id, request));
                 self.answer_remotes(forwards, driver);
             }
         }
@@ -51,10 +53,10 @@ impl Master {
         if self.unanswered.is_empty() {
             return;
         }
-        for (serial, id, index) in std::mem::take(&mut self.unanswered) {
-            let reply = match forwards.remote_answer(index) {
+        for (serial, id, request) in std::mem::take(&mut self.unanswered) {
+            let reply = match forwards.remote_answer(request) {
                 RemoteAnswer::Awaited => {
-                    self.unanswered.push((serial, id, index));
+                    self.unanswered.push((serial, id, request));
                     continue;
                 }
                 RemoteAnswer::Listens { chosen: Some(port) } => {

@@ -98,7 +98,7 @@ pub(crate) struct Master {
     sessions: BTreeMap<ChannelId, PassengerSession>,
     /// Requests to listen that the server has not answered, with the passenger and the request's
     /// number.
-    unanswered: Vec<(u64, u32, usize)>,
+    unanswered: Vec<(u64, u32, u64)>,
     probe: Option<Probe>,
     /// Bytes received, and when they were last found to have grown.
     heard: (u64, Millis),
@@ -175,6 +175,8 @@ impl Master {
 
     /// Accepts passengers from now on.
     pub(crate) fn start(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
+        // Each session has several descriptors.
+        let _ = sys::process::raise_open_files();
         self.heard = (driver.wire_bytes().0, driver.now());
         self.watch_listener(true, driver)
     }

@@ -139,12 +139,11 @@ impl Master {
         serial: u64,
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
-        let Some((_, typed)) = self.typed_mut(serial) else {
-            return Ok(());
-        };
-        match typed.is_due(serial, driver).map_err(super::misuse)? {
-            true => self.send_typed(serial, driver),
-            false => Ok(()),
+        let typed = self.typed_mut(serial);
+        let is_due = typed.map(|(_, typed)| typed.is_due(serial, driver));
+        match is_due.transpose().map_err(super::misuse)? {
+            Some(true) => self.send_typed(serial, driver),
+            Some(false) | None => Ok(()),
         }
     }
 

@@ -37,7 +37,7 @@ struct CpuidWords {
 }
 
 /// glibc's <sys/platform/x86.h>, since 2.33.
-#[cfg(not(miri))]
+#[cfg(all(target_env = "gnu", not(miri)))]
 fn cpuid_words() -> CpuidWords {
     #[repr(C)]
     struct CpuidFeature {
@@ -65,7 +65,8 @@ fn cpuid_words() -> CpuidWords {
     }
 }
 
-#[cfg(miri)]
+/// By the instruction, where no loader has kept the values.
+#[cfg(any(not(target_env = "gnu"), miri))]
 fn cpuid_words() -> CpuidWords {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
     let highest = __cpuid(0).eax;

@@ -12,7 +12,6 @@ use wire::names;
 use wire::userauth::gssapi_signed_data;
 
 use super::{AuthService, Label, NotLoggedIn, POSTPONED, attempt_line, no_user};
-use crate::connection::Account;
 use crate::connection::admit::Proof;
 use crate::connection::chains::ChainMethod;
 use crate::connection::channel::decode;
@@ -109,15 +108,8 @@ impl AuthService<'_, '_, '_> {
     /// all the same question is asked about nobody.
     fn authorize(&mut self, client: Client) -> Result<Option<Proof>, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        let decoy;
-        let account = match user.account() {
-            Some(account) => account,
-            None => {
-                decoy = Account::decoy();
-                &decoy
-            }
-        };
-        let permitted = self.kerberos.permits(account, &client, self.log);
+        let account = user.account_or_decoy();
+        let permitted = self.kerberos.permits(&account, &client, self.log);
         if !permitted || user.account().is_none() {
             self.log.debug(&format!(
                 "krb5 principal {} may not log in as {}",

@@ -9,7 +9,6 @@ use wire::names;
 use super::{
     AuthService, Label, NO_PASSWORD, NotLoggedIn, POSTPONED, SUBMETHOD_PAM, attempt_line, no_user,
 };
-use crate::connection::Account;
 use crate::connection::admit::{Proof, settle_account, with_pam};
 use crate::connection::chains::ChainMethod;
 use crate::connection::hostbased::{self, Claim, HostLookup};
@@ -72,14 +71,15 @@ impl AuthService<'_, '_, '_> {
     /// Runs `keyboard-interactive`; returns `None` if the client changed to another method.
     pub(super) fn try_kbdint(
         &mut self,
-        _request: &KbdintStart,
+        request: &KbdintStart,
     ) -> Result<Option<(Label, Option<Proof>)>, NotLoggedIn> {
         let mut label = Label::of(ChainMethod::KeyboardInteractive, false);
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let asked = user
             .chains
             .kbdint_submethods()
-            .is_none_or(|names| names.contains(&SUBMETHOD_PAM));
+            .is_none_or(|names| names.contains(&SUBMETHOD_PAM))
+            && wants_pam(&request.devices);
         if !user.chains.allows(ChainMethod::KeyboardInteractive)
             || !user.options.authentication.use_pam
             || !asked
@@ -141,8 +141,14 @@ impl AuthService<'_, '_, '_> {
         let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         label.is_question = true;
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        let found = found
-            .filter(|_| user.tries.pk_oks < user.options.user_keys.pubkey_auth_options.max_pk_ok);
+        let found = found.filter(|_| {
+            user.tries.pk_oks
+                < user
+                    .options
+                    .user_keys
+                    .pubkey_auth_options
+                    .answered_queries()
+        });
         if found.is_some() {
             user.tries.pk_oks += 1;
             self.log_attempt(POSTPONED, &label, false);
@@ -262,10 +268,7 @@ impl AuthService<'_, '_, '_> {
             client_host: &request.client_host,
             client_user: &request.client_user,
         };
-        let policy = VerifyPolicy {
-            min_rsa_bits: publickey::required_rsa_bits(&user.options.algorithms),
-            ..VerifyPolicy::default()
-        };
+        let policy = VerifyPolicy::of_host(publickey::required_rsa_bits(&user.options.algorithms));
         let proof = match candidate.verify_hostbased(&signed_for, &request.signature, &policy) {
             Ok(()) => Some(Proof {
                 key: Some(candidate.key().key().blob()),
@@ -306,16 +309,9 @@ impl AuthService<'_, '_, '_> {
         };
         label.is_tried = user.account().is_some();
         label.detail = publickey::describe(&candidate, &user.options);
-        let decoy;
-        let account = match user.account() {
-            Some(account) => account,
-            None => {
-                decoy = Account::decoy();
-                &decoy
-            }
-        };
+        let account = user.account_or_decoy();
         let grants = Lookup {
-            account,
+            account: &account,
             valid: user.account().is_some(),
             options: &user.options,
             revoked: &self.revoked,
@@ -333,4 +329,10 @@ impl AuthService<'_, '_, '_> {
         let grants = grants.filter(|_| user.account().is_some() && !used);
         Ok((label, grants.map(|grants| (candidate, grants))))
     }
+}
+
+/// True if the client leaves the submethod of keyboard-interactive to the server or names PAM's among
+/// others (RFC 4256 §3.1).
+fn wants_pam(devices: &str) -> bool {
+    devices.is_empty() || devices.split(',').any(|name| name == SUBMETHOD_PAM)
 }

@@ -227,11 +227,8 @@ impl Listener<'_> {
     /// True if this address gets no penalty. One of a load balancer would refuse all of its
     /// clients.
     fn is_exempt(&self, address: IpAddr) -> bool {
-        if self.is_balancer(address) {
-            return true;
-        }
-        let list = &self.options.limits.per_source_penalty_exempt_list;
-        !list.is_empty() && config::address::match_cidr_list(Some(address), list).unwrap_or(false)
+        let limits = &self.options.limits;
+        self.is_balancer(address) || limits.per_source_penalty_exempt_list.contains(address)
     }
 
     pub(super) fn penalise(

@@ -4,15 +4,15 @@
 //! A window *leases* its size, granted or not, so that a due grant never lacks memory. A quarter of
 //! the budget is not available to growing windows: it is reserved for new channels.
 
-use super::{FIRST_WINDOW_BYTES, LEAST_WINDOW_BYTES};
+use super::{CROWD_WINDOW_BYTES, FIRST_WINDOW_BYTES, LEAST_WINDOW_BYTES};
 
 /// A new window gets at most one part in this many of the remaining budget …
 const FIRST_SHARE: u64 = 8;
-/// … and one in this many once less than two thirds of the budget remain, so that thousands of
-/// forwarded connections fit …
-const CROWD_SHARE: u64 = 2048;
-/// … or, in a budget of more than 256 MiB, one in half the number of smallest windows that it has.
-const CROWD_WINDOWS: u64 = 2;
+/// … and one in a third of the number of [`CROWD_WINDOW_BYTES`] in the whole budget once less than
+/// two thirds of it remain, so that one channel for each [`LEAST_WINDOW_BYTES`] of the budget fits:
+/// most of thousands of forwarded connections are idle, and what they do not lease is there for those
+/// that grow.
+const CROWD_PART: u64 = 3;
 /// One part in this many of the budget is not available to growing windows.
 const RESERVE: u64 = 4;
 
@@ -34,8 +34,9 @@ impl Memory {
     }
 
     /// Size of a new channel's window: [`FIRST_WINDOW_BYTES`] or a share of the remaining budget,
-    /// whichever is less, but at least [`LEAST_WINDOW_BYTES`]. `None` if less than that remains.
-    /// With 256 MiB the first 43 channels get 2 MiB each, and some 2,600 others fit.
+    /// whichever is less, but at least [`LEAST_WINDOW_BYTES`], or [`CROWD_WINDOW_BYTES`] once less than
+    /// two thirds of the budget remain. `None` if less than that remains.
+    /// With 256 MiB the first 43 channels get 2 MiB each, and some 4,600 others fit.
     pub(crate) fn first_window(&self) -> Option<u32> {
         self.floor(0)
     }
@@ -44,10 +45,10 @@ impl Memory {
     /// a new window in its place.
     pub(super) fn floor(&self, own: u64) -> Option<u32> {
         let left = self.left().saturating_add(own);
-        let least = u64::from(LEAST_WINDOW_BYTES);
-        let share = match left < self.total / 3 * 2 {
-            true => (self.total / least / CROWD_WINDOWS).max(CROWD_SHARE),
-            false => FIRST_SHARE,
+        let crowd = u64::from(CROWD_WINDOW_BYTES);
+        let (share, least) = match left < self.total / 3 * 2 {
+            true => ((self.total / crowd / CROWD_PART).max(1), crowd),
+            false => (FIRST_SHARE, u64::from(LEAST_WINDOW_BYTES)),
         };
         let bytes = (left / share).clamp(least, u64::from(FIRST_WINDOW_BYTES));
         u32::try_from(bytes).ok().filter(|_| left >= least)

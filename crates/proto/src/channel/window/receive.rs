@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::drain::{Drain, WindowRequest};
-use super::{LEAST_WINDOW_BYTES, Memory, RoundTripEstimate};
+use super::{CROWD_WINDOW_BYTES, Memory, RoundTripEstimate};
 use crate::{Error, Millis};
 
 /// Maximum size of a window, bytes: some peers store theirs in 31 bits.
@@ -205,7 +205,7 @@ impl ReceiveWindow {
 
     fn resize(&mut self, request: WindowRequest, leased: u64, high: u64, memory: &Memory) {
         let size = u64::from(self.size);
-        let floor = u64::from(memory.floor(leased).unwrap_or(LEAST_WINDOW_BYTES));
+        let floor = u64::from(memory.floor(leased).unwrap_or(CROWD_WINDOW_BYTES));
         let wanted = match request {
             WindowRequest::Keep => size,
             WindowRequest::AtLeast(bytes) => bytes.max(size),

@@ -136,11 +136,11 @@ fn new_channels_share_what_is_left_down_to_a_least() {
         windows.push(window);
     }
     assert_eq!(sizes.first(), Some(&(2 * MIB)));
-    assert_eq!(sizes.last(), Some(&u64::from(LEAST_WINDOW_BYTES)));
+    assert_eq!(sizes.last(), Some(&u64::from(CROWD_WINDOW_BYTES)));
     assert!(sizes.is_sorted_by(|one, next| one >= next), "{sizes:?}");
     let all: u64 = sizes.iter().sum();
     assert!(all <= 256 * MIB && all > 255 * MIB, "{all}");
-    assert!(sizes.len() > 2_600, "{}", sizes.len());
+    assert!(sizes.len() > 4_600, "{}", sizes.len());
 
     // A removed window makes room for another.
     windows.pop().unwrap().release(&mut bench.memory);
@@ -156,6 +156,45 @@ fn a_small_budget_gives_small_windows_and_a_smaller_one_none() {
     assert_eq!(Memory::new(4 * MIB).first_window(), Some(512 * 1024));
     assert_eq!(Memory::new(64 * 1024).first_window(), Some(64 * 1024));
     assert_eq!(Memory::new(64 * 1024 - 1).first_window(), None);
+}
+
+#[test]
+fn a_budget_has_room_for_one_channel_for_each_smallest_window() {
+    for total in [
+        64 * 1024,
+        100_000,
+        192 * 1024,
+        MIB,
+        8 * MIB,
+        100 * MIB,
+        256 * MIB,
+        1024 * MIB,
+    ] {
+        let mut bench = Bench::new(total);
+        let windows: Vec<ReceiveWindow> = core::iter::from_fn(|| bench.open(false)).collect();
+        let count = u64::try_from(windows.len()).unwrap();
+        assert!(
+            count >= total / u64::from(LEAST_WINDOW_BYTES),
+            "{total}: {count}"
+        );
+        // The first channel has room for data that precedes its confirmation.
+        assert!(windows[0].first() >= LEAST_WINDOW_BYTES, "{total}");
+    }
+}
+
+#[test]
+fn a_window_among_two_thousand_idle_ones_grows_with_use() {
+    let mut bench = Bench::new(256 * MIB);
+    bench.path.hint(50_000);
+    let idle: Vec<ReceiveWindow> = core::iter::repeat_with(|| bench.open(false).unwrap())
+        .take(2_000)
+        .collect();
+    let mut busy = bench.open(false).unwrap();
+    assert!(busy.first() < 64 * 1024);
+    bench.stream(&mut busy, MIB / 10, 2_000);
+    let (size, _) = busy.size_and_queued();
+    assert!(size > 4 * MIB, "{size}");
+    drop(idle);
 }
 
 #[test]

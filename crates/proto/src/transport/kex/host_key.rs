@@ -26,10 +26,7 @@ pub(super) fn verify(
         Err(reason) => Err(reason),
     };
     let plain = plain.map_err(|_| Error::HostKeySignature)?;
-    let policy = VerifyPolicy {
-        min_rsa_bits,
-        ..VerifyPolicy::default()
-    };
+    let policy = VerifyPolicy::of_host(min_rsa_bits);
     plain
         .verify(algorithm, hash, signature, &policy)
         .map_err(|_| Error::HostKeySignature)

@@ -113,10 +113,18 @@ impl SftpHandler {
         let grant = &context.grant;
         let permits = options.permits();
         let lines = Box::new(log.clone());
+        let links_by_draft = context.links_by_draft;
+        let make_serve = move |place, permits, lines| {
+            let mut serve = Serve::new(place, permits, serve::max_handles(), lines);
+            if links_by_draft {
+                serve.take_links_by_draft();
+            }
+            serve
+        };
         let make: Make = match context.options.session.sftp_root.as_deref() {
             Some(template) => {
                 let place = confine(template, &options, context)?;
-                let mut serve = Serve::new(place, permits, serve::max_handles(), lines);
+                let mut serve = make_serve(place, permits, lines);
                 serve.learn_own_names();
                 // Landlock also applies to threads started later.
                 wall(&serve, is_forced, options.read_only, context)?;
@@ -133,7 +141,7 @@ impl SftpHandler {
                 };
                 Box::new(move || {
                     let place = begin(&start, level, &*lines)?;
-                    Ok(Serve::new(place, permits, serve::max_handles(), lines))
+                    Ok(make_serve(place, permits, lines))
                 })
             }
         };

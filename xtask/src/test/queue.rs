@@ -1,0 +1,212 @@
+//! Runs test programs, several at once. The output of each goes to a file: that of a failed one is
+//! printed whole, of the others one line and what they skipped.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use super::record::Program;
+
+/// How tests name what they pass over (`interop::report::skipped`).
+const SKIPPED: &str = "skipped: ";
+
+/// A program that ran.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) seconds: f64,
+    /// Why it failed, if it did.
+    pub(super) failure: Option<String>,
+    /// The file with its output.
+    pub(super) log: PathBuf,
+}
+
+/// Programs that ran, of a known number.
+pub(super) struct Queue<'a> {
+    folder: &'a Path,
+    count: usize,
+    done: Mutex<Vec<Run>>,
+}
+
+impl<'a> Queue<'a> {
+    /// For `count` programs, with logs in `folder`.
+    pub(super) fn new(folder: &'a Path, count: usize) -> Self {
+        Self {
+            folder,
+            count,
+            done: Mutex::default(),
+        }
+    }
+
+    /// Runs the programs in this order, `jobs` at once, and reports each when it ends.
+    pub(super) fn run(&mut self, programs: Vec<Program>, jobs: usize) {
+        let waiting = Mutex::new(VecDeque::from(programs));
+        let next = || locked(&waiting).pop_front();
+        thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| {
+                    while let Some(program) = next() {
+                        self.report(run(&program, self.folder));
+                    }
+                });
+            }
+        });
+    }
+
+    /// The programs that ran.
+    pub(super) fn finish(self) -> Vec<Run> {
+        self.done
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, run: Run) {
+        let mut done = locked(&self.done);
+        done.push(run);
+        let (Some(run), number, count) = (done.last(), done.len(), self.count) else {
+            return;
+        };
+        let output = fs::read(&run.log).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
+        let (name, seconds) = (&run.name, run.seconds);
+        match &run.failure {
+            Some(why) => println!(
+                "[{number}/{count}] {name} {seconds:.1} s FAILED: {why}\n{}",
+                output.trim_end()
+            ),
+            None => {
+                println!("[{number}/{count}] {name} {seconds:.1} s");
+                for line in skipped(&output) {
+                    println!("    {line}");
+                }
+            }
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a program passed over. A line may have the harness's words in front.
+fn skipped(output: &str) -> impl Iterator<Item = &str> {
+    output
+        .lines()
+        .filter_map(|line| line.get(line.find(SKIPPED)?..))
+}
+
+/// Runs a program to its end.
+fn run(program: &Program, folder: &Path) -> Run {
+    let log = folder.join(format!("{}.log", log_name(program)));
+    let begun = Instant::now();
+    let failure = match status(program, &log) {
+        Ok(status) => failure(status),
+        Err(error) => Some(error.to_string()),
+    };
+    Run {
+        name: program.name.clone(),
+        seconds: begun.elapsed().as_secs_f64(),
+        failure,
+        log,
+    }
+}
+
+/// The file name of the program, which is unique, or a name without one.
+fn log_name(program: &Program) -> String {
+    match &program.command[..] {
+        [path, ..] if program.name.contains("::") => {
+            let file = Path::new(path).file_name().unwrap_or_default();
+            file.to_string_lossy().into_owned()
+        }
+        _ => program.name.clone(),
+    }
+}
+
+/// Files, not pipes: nobody waits for a process that a test has left.
+fn status(program: &Program, log: &Path) -> io::Result<ExitStatus> {
+    // Appended to: programs that a test starts write to it too.
+    let _ = fs::remove_file(log);
+    let output = File::options().create(true).append(true).open(log)?;
+    let (path, arguments) = program
+        .command
+        .split_first()
+        .ok_or_else(|| io::Error::other("no program"))?;
+    Command::new(path)
+        .args(arguments)
+        .current_dir(&program.directory)
+        .env_clear()
+        .envs(
+            program
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        )
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .status()
+}
+
+fn failure(status: ExitStatus) -> Option<String> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("exit status {code}")),
+        (None, signal) => Some(format!("killed by signal {}", signal.unwrap_or_default())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str, script: &str) -> Program {
+        Program {
+            name: name.into(),
+            directory: "/".into(),
+            command: ["/bin/sh", "-c", script].map(Into::into).to_vec(),
+            environment: vec![("WHERE".into(), "here".into())],
+        }
+    }
+
+    #[test]
+    fn each_program_runs_once_with_its_own_environment() {
+        let folder = std::env::temp_dir().join(format!("xtask-test-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut queue = Queue::new(&folder, 4);
+        let programs = vec![
+            program(
+                "one",
+                "echo 'skipped: this (because)'; pwd; echo $WHERE$HOME >&2",
+            ),
+            program("two", "exit 3"),
+            program("three", "kill -9 $$"),
+        ];
+        queue.run(programs, 2);
+        let mut gone = program("gone", "");
+        gone.command = vec!["/nonexistent/program".into()];
+        queue.run(vec![gone], 1);
+        let mut runs = queue.finish();
+        assert_eq!(runs.last().unwrap().name, "gone");
+        assert!(runs.last().unwrap().failure.is_some());
+        runs.sort_by(|one, other| one.name.cmp(&other.name));
+        let output = |index: usize| fs::read_to_string(&runs[index].log).unwrap();
+        assert_eq!(runs[1].failure, None);
+        assert_eq!(output(1), "skipped: this (because)\n/\nhere\n");
+        assert_eq!(runs[2].failure.as_deref(), Some("killed by signal 9"));
+        assert_eq!(runs[3].failure.as_deref(), Some("exit status 3"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_skipped_is_found_in_any_line() {
+        let output = "test a ... skipped: one (x)\nskipped: two (y)\ntest b ... ok\n";
+        let found: Vec<&str> = skipped(output).collect();
+        assert_eq!(found, ["skipped: one (x)", "skipped: two (y)"]);
+    }
+}
