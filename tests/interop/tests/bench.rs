@@ -297,7 +297,7 @@ fn shared_connections_are_measured() {
     }
     // Goals are for a machine that does nothing else; here only that they are compared.
     for judged in [
-        "ms: ",
+        "\"ms: ",
         "KiB for each of 16 sessions: ",
         "shared beside direct: ",
     ] {

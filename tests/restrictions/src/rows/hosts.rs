@@ -51,10 +51,10 @@ fn of_root() -> Vec<Row> {
         root("PermitRootLogin yes"),
         root("PermitRootLogin prohibit-password"),
         root("PermitRootLogin no").refused(),
-        root("PermitRootLogin forced-commands-only").cut(),
+        root("PermitRootLogin forced-commands-only").refused(),
         root("PermitRootLogin forced-commands-only")
             .with("ForceCommand {forced}")
-            .cut(),
+            .refused(),
         // Root is not let in by the lists of the system.
         Row::config("PermitRootLogin yes")
             .by_host()
