@@ -279,7 +279,7 @@ mod tests {
         }
         fn asked(prompt: &[u8]) -> UnixStream {
             let mut stream = connected();
-            write_texts(&mut stream, 1, &[b"", prompt]).unwrap();
+            write_texts(&mut stream, 1, &[b"", prompt, b""]).unwrap();
             stream
         }
         let questions = QuestionRelay::listen().unwrap().receive().unwrap();

@@ -89,12 +89,22 @@ impl Owned {
     }
 }
 
+/// As is_selinux_enabled(3): a container sees the policy of its host read-only, or has no configuration.
+fn is_on() -> bool {
+    let is_writable = rustix::fs::statvfs("/sys/fs/selinux")
+        .is_ok_and(|found| !found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
+    is_writable && Path::new("/etc/selinux/config").exists()
+}
+
 impl Selinux {
     /// Loads the library if SELinux is on, else returns `None`.
     ///
     /// # Errors
     /// If SELinux is on and the library cannot be used.
     pub fn load() -> Result<Option<Self>, SelinuxError> {
+        if !is_on() {
+            return Ok(None);
+        }
         let Ok(switch) = std::fs::read(SWITCH) else {
             return Ok(None);
         };
@@ -198,7 +208,7 @@ impl Selinux {
 /// and clears it.
 #[must_use]
 pub fn take_next_context() -> Option<String> {
-    if !Path::new(SWITCH).exists() {
+    if !is_on() {
         return None;
     }
     let bytes = std::fs::read(NEXT).ok()?;

@@ -133,7 +133,8 @@ impl Package {
                 "CARGO_ENCODED_RUSTFLAGS",
                 self.maps("--remap-path-prefix=").join("\x1f"),
             )
-            .env("CFLAGS", self.maps("-ffile-prefix-map=").join(" "))
+            .env("CC_SHELL_ESCAPED_FLAGS", "1")
+            .env("CFLAGS", quoted(&self.maps("-ffile-prefix-map=")))
             .env("SOURCE_DATE_EPOCH", &self.epoch);
         if let Some(target) = target {
             build.args(["--target", target]);
@@ -270,6 +271,12 @@ fn version(root: &Path) -> Result<String> {
     version
         .map(str::to_owned)
         .ok_or_else(|| Error::other("Cargo.toml has no version"))
+}
+
+/// The flags in the form that CFLAGS has for the crate `cc` with CC_SHELL_ESCAPED_FLAGS.
+fn quoted(flags: &[String]) -> String {
+    let quoted = flags.iter().map(|flag| format!("'{flag}'"));
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a command that must succeed.

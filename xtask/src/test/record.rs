@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A test program and how to run it.
@@ -33,7 +34,12 @@ pub(crate) fn record(args: &[String]) -> i32 {
     let written = std::env::current_dir().and_then(|directory| {
         let variables = std::env::vars_os();
         let text = as_record(directory.as_os_str(), command, variables);
-        let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            // The environment may hold secrets.
+            .mode(0o600)
+            .open(file)?;
         file.write_all(&text)
     });
     match written {
@@ -88,6 +94,7 @@ pub(super) fn programs(folder: &Path) -> Result<Vec<Program>, String> {
     // Cargo prefers a runner for the machine's triple, which then has run the tests.
     let records =
         fs::read(&file).map_err(|_| "cargo has another runner (CARGO_TARGET_*_RUNNER)")?;
+    let _ = fs::remove_file(&file);
     parse(&records).ok_or_else(|| format!("{} is not whole", file.display()))
 }
 

@@ -30,7 +30,7 @@ use crate::text::one_line;
 
 /// Most bytes that the server may send ahead. A master of Fulmar closes the socket of a passenger that leaves
 /// 64 MiB unread, and OpenSSH's ends at 128 MiB, with all its sessions: a passenger that the system lets wait
-/// must not come near, with the headers of its messages.
+/// must not come near with messages of the usual sizes, headers included.
 const MAX_WINDOW_BYTES: u64 = 32 << 20;
 
 /// The settings of a connection without a transport of its own.

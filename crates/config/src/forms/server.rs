@@ -71,7 +71,11 @@ pub(crate) fn authorized_keys_files(words: &[String]) -> Form {
 
 /// `LogVerbose`: patterns, or `none` alone.
 pub(crate) fn log_verbose(words: &[String]) -> Form {
-    none_alone(words).and_then(|()| unchanged(words))
+    none_alone(words)?;
+    match words {
+        [only] if only.eq_ignore_ascii_case("none") => no_words(),
+        _ => unchanged(words),
+    }
 }
 
 /// `AgentSocketPath none|user:path|shared:path`; a shared path is absolute.

@@ -322,6 +322,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             ChainProgress::Partial => {
                 self.attempts.count(label.method, AttemptOutcome::Partial);
                 self.log_attempt("Partial", label, false);
+                self.audit(label, true);
                 let methods = self.methods();
                 self.channel.send(&AuthOutcome::Partial { methods })?;
                 Ok(None)
@@ -362,17 +363,16 @@ impl<'l> AuthService<'_, '_, 'l> {
         }
         let exceeded = user.tries.failures >= user.options.authentication.max_auth_tries;
         record_failure(user, label.method, self.addresses, self.log);
-        let elapsed_us = sys::time::monotonic_us().saturating_sub(user.started_us);
-        let pad = Duration::from_micros(user.delay.remaining_us(elapsed_us));
         if label.is_tried {
             self.attempts.count(label.method, AttemptOutcome::Failed);
             self.log_attempt("Failed", label, false);
             self.audit(label, false);
         }
-        if let Some(user) = &mut self.user {
-            user.tries.guesses += u32::from(label.is_tried && !label.is_question);
-        }
-        std::thread::sleep(pad);
+        let user = self.user.as_mut().ok_or_else(no_user)?;
+        user.tries.guesses += u32::from(label.is_tried && !label.is_question);
+        // What the lines and records above take depends on whether the user exists.
+        let elapsed_us = sys::time::monotonic_us().saturating_sub(user.started_us);
+        std::thread::sleep(Duration::from_micros(user.delay.remaining_us(elapsed_us)));
         Ok(exceeded)
     }
 

@@ -47,13 +47,13 @@ impl Listener<'_> {
         let logging = &self.options.logging;
         let old = self.measured.socket.take();
         if let Some(old) = &old {
-            let _ = self.epoll.remove(&old.fd());
+            let _ = self.epoll.remove(old.fd());
         }
         let socket = metrics::socket_of(logging, old, self.log);
         if let Some(socket) = &socket
             && let Err(error) = self
                 .epoll
-                .add(&socket.fd(), METRICS_TOKEN, Interest::READABLE)
+                .add(socket.fd(), METRICS_TOKEN, Interest::READABLE)
         {
             self.log.error(&format!("MetricsListen: {error}"));
         }

@@ -17,6 +17,8 @@ use crate::listener::startups::{StartupRefusal, StartupRules};
 /// Most connections that wait for their header, fewer than a reader can have open. MaxStartups may
 /// set a lower limit.
 const MAX_WAITING: usize = 900;
+/// Answers of the reader that are taken before the listener looks at anything else.
+const ANSWERS_AT_ONCE: u32 = 64;
 
 /// The reader and the connections whose headers it reads.
 #[derive(Debug, Default)]
@@ -93,7 +95,7 @@ impl Listener<'_> {
         let reader = self.launch.start_reader()?;
         reader.ask(token, network)?;
         self.epoll
-            .add(&reader.socket(), READER_TOKEN, Interest::READABLE)?;
+            .add(reader.socket(), READER_TOKEN, Interest::READABLE)?;
         self.proxied.reader = Some(reader);
         Ok(())
     }
@@ -101,7 +103,7 @@ impl Listener<'_> {
     /// Closes all connections that waited for the reader, which has ended.
     fn lose_reader(&mut self) {
         if let Some(reader) = self.proxied.reader.take() {
-            let _ = self.epoll.remove(&reader.socket());
+            let _ = self.epoll.remove(reader.socket());
             self.log.error(reader::READER_ENDED);
         }
         for (_, waiting) in core::mem::take(&mut self.proxied.waiting) {
@@ -111,7 +113,11 @@ impl Listener<'_> {
 
     /// Reads the reader's answers.
     pub(super) fn hear_reader(&mut self, now_ms: u64) {
-        while let Some(reader) = &self.proxied.reader {
+        // The loop comes back for the rest: a reader that never stops writing must not hold it.
+        for _ in 0..ANSWERS_AT_ONCE {
+            let Some(reader) = &self.proxied.reader else {
+                return;
+            };
             match reader.answer() {
                 Ok(Some(header)) => self.take_header(header, now_ms),
                 Ok(None) => return,

@@ -101,6 +101,7 @@ impl Listener<'_> {
                 self.serve_greeted();
                 self.options = reloaded.config.global();
                 self.log.set_json(self.options.logging.is_json);
+                self.log.follow(&self.options.logging);
                 self.launch = reloaded.launch;
                 self.sockets = reloaded.sockets;
             }
