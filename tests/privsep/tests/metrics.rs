@@ -126,7 +126,7 @@ fn what_happens_is_counted() {
         "fulmar_sshd_network_bytes_total{direction=\"received\"}",
         500.0,
     );
-    measured.reaches("fulmar_sshd_rekeys_total", 2.0);
+    measured.reaches("fulmar_sshd_rekeys_total", 1.0);
     assert_eq!(measured.value(&attempts("publickey", "accepted")), 2.0);
     let ended = until(LIMIT, || measured.value("fulmar_sshd_sessions") == 0.0);
     assert!(ended, "{}", measured.text());
@@ -224,7 +224,11 @@ fn those_who_ask_oddly_hold_nobody_up() {
         let _ = stream.read_to_string(&mut answer);
         answer
     };
-    assert!(said(b"GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 "));
+    // A request that comes while the reader has its hands full is closed, and asks again.
+    let found = until(LIMIT, || {
+        said(b"GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 ")
+    });
+    assert!(found);
     assert!(said(b"\0\0\0\r\n\r\n").starts_with("HTTP/1.0 400 "));
     assert_eq!(said(b""), "");
     measured.server.lets_in(&guest.name, &key);
