@@ -11,7 +11,7 @@ use crate::peers::ours::Kind;
 use crate::process::{Background, Input, Outcome, processes};
 use crate::report::skipped;
 use crate::scratch::{Scratch, until};
-use crate::site::{HOST, Site, finish};
+use crate::site::{HOST, Site, askpass, finish};
 
 /// The longest wait for what happens soon.
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -95,8 +95,27 @@ impl Shared {
     #[must_use]
     pub fn start(&self, more: &str) -> Background {
         let mut command = self.master(more);
-        command.args(["-M", "-N", HOST]).stdin(Stdio::null());
-        let master = Background::start(&mut command).expect("ssh");
+        command.args(["-M", "-N", HOST]);
+        self.begin(command)
+    }
+
+    /// Starts a master that asks before it shares (ControlMaster ask), and gets this answer to its first
+    /// four questions.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start_asking(&self, answer: &str) -> Background {
+        let mut command = self.master("");
+        command
+            .env("SSH_ASKPASS", askpass(&self.folder, &[answer; 4]))
+            .env("DISPLAY", ":9")
+            .args(["-M", "-M", "-N", HOST]);
+        self.begin(command)
+    }
+
+    fn begin(&self, mut command: Command) -> Background {
+        let master = Background::start(command.stdin(Stdio::null())).expect("ssh");
         assert!(until(LIMIT, || self.path().exists()), "no socket");
         master
     }

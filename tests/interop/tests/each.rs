@@ -29,6 +29,23 @@ struct Site {
     config: PathBuf,
 }
 
+/// `fulmar each` with this configuration.
+fn each_of(config: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("each").arg("-F").arg(config);
+    command
+}
+
+/// The same to its end, with `askpass` for its questions.
+fn each_that_asks(config: &Path, askpass: &Path, words: &[&str]) -> Outcome {
+    let mut command = each_of(config);
+    command
+        .args(words)
+        .env("SSH_ASKPASS", askpass)
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each")
+}
+
 impl Site {
     fn new(kind: Kind) -> Option<Self> {
         let extra = "Subsystem sftp internal-sftp\nAcceptEnv FULMAR_TEST_HOST\n";
@@ -64,9 +81,7 @@ impl Site {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(binary());
-        command.arg("each").arg("-F").arg(&self.config);
-        command
+        each_of(&self.config)
     }
 
     fn each(&self, words: &[&str]) -> Outcome {
@@ -339,17 +354,12 @@ fn each_phase_of_a_login_ends_by_the_time_limit() {
          Host jumped\nHostName 127.0.0.1\nProxyJump silent\nHost *\n{config}"
     );
     let config = site.scratch.write("phases", config);
-    let mut command = Command::new(binary());
-    command
-        .arg("each")
-        .arg("-F")
-        .arg(&config)
-        .args(["--json", "--timeout", "3"])
-        .args([
-            "silent,version,proxy,fdpass,jumped,n1",
-            "--",
-            "exec sleep 30",
-        ]);
+    let mut command = each_of(&config);
+    command.args(["--json", "--timeout", "3"]).args([
+        "silent,version,proxy,fdpass,jumped,n1",
+        "--",
+        "exec sleep 30",
+    ]);
     let begun = Instant::now();
     let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
     assert_eq!(found.status, 255, "{}", found.summary());
@@ -485,15 +495,7 @@ fn jumps_ask_one_at_a_time_and_the_same_once() {
         site.scratch.join("jump_known_hosts").display(),
     );
     let config = site.scratch.write("jumped", config);
-    let mut command = Command::new(binary());
-    command
-        .arg("each")
-        .arg("-F")
-        .arg(&config)
-        .args(["n[1-6]", "--", "echo through"])
-        .env("SSH_ASKPASS", &askpass)
-        .env("SSH_ASKPASS_REQUIRE", "force");
-    let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+    let found = each_that_asks(&config, &askpass, &["n[1-6]", "--", "echo through"]);
     assert_eq!(found.status, 0, "{}", found.summary());
     assert_eq!(
         found.stdout.text().matches("through").count(),
@@ -531,15 +533,7 @@ fn jumps_at_one_host_with_different_ports_get_passwords_of_their_own() {
         ports[0], ports[1]
     );
     let config = scratch.write("ssh_config", config);
-    let mut command = Command::new(binary());
-    command
-        .arg("each")
-        .arg("-F")
-        .arg(&config)
-        .args(["n[1-3]", "--", "true"])
-        .env("SSH_ASKPASS", &askpass)
-        .env("SSH_ASKPASS_REQUIRE", "force");
-    let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+    let found = each_that_asks(&config, &askpass, &["n[1-3]", "--", "true"]);
     assert_eq!(found.status, 255, "{}", found.summary());
     let asked = fs::read_to_string(asked).expect("questions");
     let question =
@@ -578,15 +572,7 @@ fn a_password_is_asked_for_once() {
             openssh::client_config(&server.known_hosts, "user_ed25519")
         );
         let config = scratch.write("ssh_config", config);
-        let mut command = Command::new(binary());
-        command
-            .arg("each")
-            .arg("-F")
-            .arg(&config)
-            .args(["n[1-5]", "--", "echo in as $USER"])
-            .env("SSH_ASKPASS", &askpass)
-            .env("SSH_ASKPASS_REQUIRE", "force");
-        let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+        let found = each_that_asks(&config, &askpass, &["n[1-5]", "--", "echo in as $USER"]);
         assert_eq!(found.status, 0, "{}", found.summary());
         let said = found.stdout.text();
         let greeting = format!("in as {}\n", guest.name);

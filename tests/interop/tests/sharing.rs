@@ -19,7 +19,7 @@ use interop::scratch::{free_port, until};
 use interop::shared::{
     LIMIT, Shared, assert_has, assert_is, each, greet, has_title, ours, packet, session_request,
 };
-use interop::site::{HOST, askpass, finish};
+use interop::site::{HOST, finish};
 use interop::terminal::Terminal;
 
 /// Rounds of a whole run (`INTEROP_ALL=1`), or of any other.
@@ -593,15 +593,7 @@ fn sockets_of_other_users_are_not_used_and_others_are_not_served() {
 fn a_master_that_asks_shares_only_with_permission() {
     for (answer, status) in [("yes", 0), ("no", 0)] {
         let shared = ours("");
-        let helper = askpass(&shared.folder, &[answer; 4]);
-        let mut command = shared.master("");
-        command
-            .env("SSH_ASKPASS", helper)
-            .env("DISPLAY", ":9")
-            .args(["-M", "-M", "-N", HOST])
-            .stdin(Stdio::null());
-        let master = Background::start(&mut command).expect("ssh");
-        assert!(until(LIMIT, || shared.path().exists()));
+        let master = shared.start_asking(answer);
         let outcome = shared.ride(&[HOST, "echo ran"], Input::Nothing);
         // A passenger that is refused logs in by itself, as OpenSSH's does.
         assert_is(&outcome, status, "ran\n");

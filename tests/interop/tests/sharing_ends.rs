@@ -12,7 +12,7 @@ use interop::process::{Background, Input, descendants};
 use interop::report::{is_whole_run, skipped};
 use interop::scratch::until;
 use interop::shared::{LIMIT, Shared, assert_has, assert_is, each, ours};
-use interop::site::{HOST, askpass, finish};
+use interop::site::{HOST, finish};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Passengers that come at once when the master's time is over.
@@ -90,15 +90,7 @@ fn a_passenger_of_openssh_hears_that_the_user_refuses() {
         return skipped("openssh", &"it is not installed");
     }
     let shared = Shared::new(Kind::Fulmar, Kind::OpenSsh, Kind::Fulmar, "");
-    let helper = askpass(&shared.folder, &["no"; 4]);
-    let mut command = shared.master("");
-    command
-        .env("SSH_ASKPASS", helper)
-        .env("DISPLAY", ":9")
-        .args(["-M", "-M", "-N", HOST])
-        .stdin(Stdio::null());
-    let master = Background::start(&mut command).expect("ssh");
-    assert!(until(LIMIT, || shared.path().exists()));
+    let master = shared.start_asking("no");
     // It logs in by itself.
     let outcome = shared.ride(&[HOST, "echo ran"], Input::Nothing);
     assert_is(&outcome, 0, "ran\n");

@@ -2,11 +2,10 @@
 
 use keys::KeySpec;
 
-use super::super::figures::{BenchEntry, BenchGroup, EntryKind, Per, Unit};
-use super::super::options::BenchRow;
+use super::super::figures::{BenchEntry, BenchGroup};
 use super::super::report::digits;
 use super::super::rounds::{Bench, Miss};
-use super::{login, share_server_time};
+use super::by_turns;
 use crate::harness::{Harness, Suite};
 
 /// Rounds when the command line says nothing.
@@ -20,34 +19,11 @@ const TYPES: [(&str, KeySpec); 2] = [
 
 /// Measures all types by turns.
 pub(super) fn measure(bench: &Bench) -> BenchGroup {
-    let entries = TYPES.iter().enumerate().map(|(index, (name, _))| {
-        let part = match index {
-            0 => EntryKind::Ours,
-            _ => EntryKind::Mixed,
-        };
-        BenchEntry::new(*name, part)
-    });
-    let group = BenchGroup {
-        row: BenchRow::Login.name(),
-        title: "ssh host true, ours to ours, by the host key".into(),
-        unit: Unit::Milliseconds,
-        per: Per::Login,
-        entries: entries.collect(),
-        notes: vec!["CPU time of both ends, and beyond that of the first".into()],
-    };
-    let mut harnesses: Vec<Result<(Suite, Harness), Miss>> = TYPES
-        .iter()
-        .map(|(_, spec)| prepare(bench, *spec))
-        .collect();
-    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-        let place = harnesses.get_mut(index).ok_or("no such type")?;
-        let (suite, harness) = place.as_mut().map_err(|why| why.clone())?;
-        harness.serve()?;
-        login(suite, harness, &[])
-    });
-    let harnesses = harnesses.iter_mut().map(|place| place.as_mut().ok());
-    let harnesses = harnesses.map(|place| place.map(|(_, harness)| harness));
-    share_server_time(bench, &mut group, harnesses);
+    let text = (
+        "ssh host true, ours to ours, by the host key",
+        "CPU time of both ends, and beyond that of the first".into(),
+    );
+    let mut group = by_turns(bench, text, ROUNDS, &TYPES, prepare);
     let first = group.entries.first().map(cpu_ms);
     for entry in &mut group.entries {
         let own = cpu_ms(entry);
@@ -68,8 +44,8 @@ fn cpu_ms(entry: &BenchEntry) -> f64 {
     super::stats::median(&both)
 }
 
-fn prepare(bench: &Bench, spec: KeySpec) -> Result<(Suite, Harness), Miss> {
+fn prepare(bench: &Bench, spec: &KeySpec) -> Result<(Suite, Harness), Miss> {
     let suite = Suite::ours()?;
-    let harness = Harness::with_host_key(spec, &suite, &bench.servers, "MaxStartups 1000")?;
+    let harness = Harness::with_host_key(*spec, &suite, &bench.servers, "MaxStartups 1000")?;
     Ok((suite, harness))
 }

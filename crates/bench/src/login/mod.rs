@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, Per, Unit};
+use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, EntryKind, Per, Unit};
 use super::options::BenchRow;
 use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
@@ -111,6 +111,43 @@ fn one_by_one(bench: &Bench) -> BenchGroup {
         }
     });
     let harnesses = harnesses.iter_mut().map(|harness| harness.as_mut().ok());
+    share_server_time(bench, &mut group, harnesses);
+    group
+}
+
+/// Logins of ours to servers of ours, each made ready in a way of its own, by turns. The first way is what
+/// the others are compared with.
+fn by_turns<W>(
+    bench: &Bench,
+    (title, note): (&str, String),
+    rounds: usize,
+    ways: &[(&str, W)],
+    prepare: impl Fn(&Bench, &W) -> Result<(Suite, Harness), Miss>,
+) -> BenchGroup {
+    let entries = ways.iter().enumerate().map(|(index, (name, _))| {
+        let part = match index {
+            0 => EntryKind::Ours,
+            _ => EntryKind::Mixed,
+        };
+        BenchEntry::new(*name, part)
+    });
+    let group = BenchGroup {
+        row: BenchRow::Login.name(),
+        title: title.into(),
+        unit: Unit::Milliseconds,
+        per: Per::Login,
+        entries: entries.collect(),
+        notes: vec![note],
+    };
+    let mut harnesses: Vec<_> = ways.iter().map(|(_, way)| prepare(bench, way)).collect();
+    let mut group = bench.alternate(group, bench.settings.rounds(rounds), |index| {
+        let place = harnesses.get_mut(index).ok_or("no such way")?;
+        let (suite, harness) = place.as_mut().map_err(|why| why.clone())?;
+        harness.serve()?;
+        login(suite, harness, &[])
+    });
+    let harnesses = harnesses.iter_mut().map(|place| place.as_mut().ok());
+    let harnesses = harnesses.map(|place| place.map(|(_, harness)| harness));
     share_server_time(bench, &mut group, harnesses);
     group
 }

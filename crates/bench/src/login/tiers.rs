@@ -3,11 +3,10 @@
 
 use crypto::arch::FEATURES_VARIABLE;
 
-use super::super::figures::{BenchEntry, BenchGroup, EntryKind, Per, Unit};
-use super::super::options::BenchRow;
+use super::super::figures::{BenchEntry, BenchGroup};
 use super::super::report::digits;
 use super::super::rounds::{Bench, Miss};
-use super::{login, share_server_time};
+use super::by_turns;
 use crate::harness::{Harness, Suite};
 
 /// Rounds when the command line says nothing.
@@ -30,38 +29,13 @@ const TIERS: &[(&str, &str)] = &[];
 
 /// Measures all tiers by turns.
 pub(super) fn measure(bench: &Bench) -> BenchGroup {
-    let entries = TIERS.iter().enumerate();
-    let entries = entries.map(|(index, (name, _))| {
-        let part = if index == 0 {
-            EntryKind::Ours
-        } else {
-            EntryKind::Mixed
-        };
-        BenchEntry::new(*name, part)
+    let text = (
+        "ssh host true, ours to ours, with CPU features switched off",
+        format!("both ends with {FEATURES_VARIABLE} in their environment"),
+    );
+    let mut group = by_turns(bench, text, ROUNDS, TIERS, |bench, value| {
+        prepare(bench, value)
     });
-    let group = BenchGroup {
-        row: BenchRow::Login.name(),
-        title: "ssh host true, ours to ours, with CPU features switched off".into(),
-        unit: Unit::Milliseconds,
-        per: Per::Login,
-        entries: entries.collect(),
-        notes: vec![format!(
-            "both ends with {FEATURES_VARIABLE} in their environment"
-        )],
-    };
-    let mut harnesses: Vec<Result<(Suite, Harness), Miss>> = TIERS
-        .iter()
-        .map(|(_, value)| prepare(bench, value))
-        .collect();
-    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-        let place = harnesses.get_mut(index).ok_or("no such tier")?;
-        let (suite, harness) = place.as_mut().map_err(|why| why.clone())?;
-        harness.serve()?;
-        login(suite, harness, &[])
-    });
-    let harnesses = harnesses.iter_mut().map(|place| place.as_mut().ok());
-    let harnesses = harnesses.map(|place| place.map(|(_, harness)| harness));
-    share_server_time(bench, &mut group, harnesses);
     let whole = group.entries.first().and_then(BenchEntry::median);
     for entry in &mut group.entries {
         let times = entry.median().zip(whole);
