@@ -79,10 +79,13 @@ impl Helper {
             return Ok((Self { socket: ours }, listener));
         }
         drop((ours, listener));
-        serve(theirs, task.allowed_providers);
+        // The agent waits until this end of the pair is closed, which is after the removal: another agent
+        // may then listen at the same path.
+        let held = serve(theirs, task.allowed_providers);
         if let Some(socket) = task.socket {
             socket.remove();
         }
+        drop(held);
         std::process::exit(0)
     }
 
@@ -250,7 +253,7 @@ struct Helping {
 }
 
 /// Serves requests until the agent has gone.
-fn serve(socket: OwnedFd, allowed_providers: String) {
+fn serve(socket: OwnedFd, allowed_providers: String) -> Arc<Helping> {
     // The terminal's signals are for the agent, whose end the helper waits for.
     let _ = sys::signals::block(&[Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT]);
     let helping = Arc::new(Helping {
@@ -264,14 +267,14 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
     loop {
         code.wait_without(helping.socket.as_fd(), None);
         let length = match sys::io::read(&helping.socket, &mut message) {
-            Ok(0) | Err(_) => return,
+            Ok(0) | Err(_) => return helping,
             Ok(length) => length,
         };
         let request = message.get(..length).and_then(read_place);
         let Some((place, Some((kind, rest)))) =
             request.map(|(place, rest)| (place, rest.split_first()))
         else {
-            return;
+            return helping;
         };
         let kind = *kind;
         if kind == CANCEL {

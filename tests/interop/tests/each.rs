@@ -296,13 +296,13 @@ fn a_host_that_hangs_ends_by_its_time_limit() {
 fn a_question_ends_by_the_time_limit_of_its_hosts() {
     with_servers(|site| {
         let asked = site.scratch.join("asked");
-        let text = format!("#!/bin/sh\necho x >>{}\nexec sleep 30\n", asked.display());
+        let text = format!("#!/bin/sh\necho x >>{}\nexec sleep 60\n", asked.display());
         let askpass = site.scratch.write("askpass", text);
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&askpass, mode).expect("chmod");
         let mut command = site.command();
         command
-            .args(["--timeout", "2", "-o", "StrictHostKeyChecking=ask"])
+            .args(["--timeout", "8", "-o", "StrictHostKeyChecking=ask"])
             .args(["-o", "BatchMode=no"])
             .args(["-o", "UserKnownHostsFile=/dev/null", "n1,n2", "--", "true"])
             .env("SSH_ASKPASS", &askpass)
@@ -313,7 +313,7 @@ fn a_question_ends_by_the_time_limit_of_its_hosts() {
             found
                 .stderr
                 .text()
-                .contains("timed out after 2 s (2): n[1-2]"),
+                .contains("timed out after 8 s (2): n[1-2]"),
             "{}",
             found.summary()
         );

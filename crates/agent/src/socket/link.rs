@@ -105,11 +105,23 @@ fn newest(folder: &Path, uid: u32, but: Option<&Path>) -> io::Result<Option<Path
 /// The sockets in the directory that somebody listens on. The kernel's list needs no connection,
 /// which another login's client would see.
 fn listening_below(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
-    let links = sys::file::FollowLinks::Follow;
-    let list = sys::file::read_bounded(Path::new(LISTENING), MAX_LIST_BYTES, links)?;
+    let mut paths = listening(LISTENING)?;
+    paths.retain(|path| path.parent() == Some(folder));
+    Ok(paths)
+}
+
+/// Paths of the Unix sockets that somebody listens on, by the kernel's list `/proc/net/unix`, or that of another
+/// process's network namespace, `/proc/PID/net/unix`.
+///
+/// # Errors
+/// Those of the file system; `InvalidData` if the list is longer than 16 MiB.
+pub fn listening(list: impl AsRef<Path>) -> io::Result<BTreeSet<PathBuf>> {
+    let list = sys::file::read_bounded(list, MAX_LIST_BYTES, sys::file::FollowLinks::Follow)?;
     let lines = list.split(|byte| *byte == b'\n');
-    let paths = lines.filter_map(listening_path).map(PathBuf::from);
-    Ok(paths.filter(|path| path.parent() == Some(folder)).collect())
+    Ok(lines
+        .filter_map(listening_path)
+        .map(PathBuf::from)
+        .collect())
 }
 
 /// The path of a line of the list, if the socket listens: number, references, protocol, flags, type,

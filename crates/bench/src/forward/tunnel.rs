@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use agent::socket::link::listening;
+
 use super::load::socks_request;
 use crate::figures::Cpu;
 use crate::harness::{Directory, Harness, ServerHost, Suite, SuiteKind};
@@ -135,7 +137,10 @@ impl Tunnel {
         let (entry, option, directory) = forwarding(form, (near, far), target)?;
         let listens_at = entry.clone();
         let is_ready = move |pid| match &listens_at {
-            TunnelEntry::Unix(path) => path.exists(),
+            // The path is there before anybody listens on it.
+            TunnelEntry::Unix(path) => {
+                listening(format!("/proc/{pid}/net/unix")).is_ok_and(|paths| paths.contains(path))
+            }
             TunnelEntry::Tcp(address) | TunnelEntry::Socks(address, _) => {
                 let is_remote = form == ForwardForm::Remote;
                 listens(if is_remote { server } else { pid }, *address)
