@@ -28,8 +28,18 @@ pub fn parse(text: &str) -> Option<Destination> {
     checked(user, host, None)
 }
 
-/// Parses the hops of `ProxyJump`, separated by commas; `None` if one is malformed.
-pub(crate) fn parse_hops(text: &str) -> Option<JumpTemplates> {
+/// True if `text` may be the value of `ProxyJump` and of `-J`.
+pub fn is_jump_list(text: &str) -> bool {
+    parse_jumps(text).is_some()
+}
+
+/// Parses the value of `ProxyJump`: hops separated by commas, or `none` for no hops; `None` if a hop
+/// is malformed. As in OpenSSH (`parse_jump`), quotes have no meaning, and `#` ends the hops anywhere.
+pub(crate) fn parse_jumps(text: &str) -> Option<JumpTemplates> {
+    let text = text.split('#').next().unwrap_or_default().trim_end();
+    if text.eq_ignore_ascii_case("none") {
+        return Some(JumpTemplates::default());
+    }
     let hops: Option<Vec<JumpHost>> = text.split(',').map(parse_hop).collect();
     Some(JumpTemplates {
         hops: hops?,
@@ -44,7 +54,7 @@ pub(crate) fn is_safe_hop(hop: &JumpHost) -> bool {
 }
 
 /// Parses one hop of `ProxyJump`: `[user@]host[:port]` or a URI.
-pub fn parse_hop(text: &str) -> Option<JumpHost> {
+fn parse_hop(text: &str) -> Option<JumpHost> {
     let destination = match strip_scheme(text) {
         Some(rest) => parse_uri(rest)?,
         None => parse_with_port(text, false)?,
