@@ -46,6 +46,11 @@ pub const SESSION_BINARY_FD: i32 = 5;
 pub const READER_SOCKET_FD: i32 = 3;
 /// Longest message to a reader, in bytes.
 pub const MAX_READER_MESSAGE_BYTES: usize = 64 * 1024;
+/// The answer to a request for metrics that no reader can take, by the listener or a full reader
+/// (RFC 9110 §15.6.4). A reader gives up requests that are not whole after five seconds.
+pub const METRICS_REFUSAL: &[u8] = b"HTTP/1.0 503 Service Unavailable\r\n\
+    Content-Type: text/plain\r\nRetry-After: 5\r\nConnection: close\r\n\r\n\
+    too many requests for metrics at once; ask again in a few seconds\n";
 
 /// The types of channels that [`crate::TrafficReport`] counts, in its order.
 pub const COUNTED_CHANNELS: [&str; 12] = [

@@ -224,9 +224,15 @@ fn those_who_ask_oddly_hold_nobody_up() {
         let _ = stream.read_to_string(&mut answer);
         answer
     };
-    // A request that comes while the reader has its hands full is closed, and asks again.
+    // A request that comes while the reader has its hands full is refused, and asks again.
     let found = until(LIMIT, || {
-        said(b"GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 ")
+        let answer = said(b"GET / HTTP/1.0\r\n\r\n");
+        let is_refused = answer.starts_with("HTTP/1.0 503 ");
+        assert!(
+            is_refused || answer.starts_with("HTTP/1.0 404 "),
+            "{answer:?}"
+        );
+        !is_refused
     });
     assert!(found);
     assert!(said(b"\0\0\0\r\n\r\n").starts_with("HTTP/1.0 400 "));
@@ -237,6 +243,85 @@ fn those_who_ask_oddly_hold_nobody_up() {
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 10]).expect("an end"), 0);
     }
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_no_reason_for_silence() {
+    if !possible("a reader that is stopped") {
+        return;
+    }
+    let measured = Measured::start("");
+    measured.text();
+    let is_reader = |facts: &Facts| facts.command_line.starts_with("fulmar sshd-reader");
+    let reader = measured.server.processes().into_iter().find(is_reader);
+    let pid = i32::try_from(reader.expect("the reader").pid).expect("a pid");
+    let reader = sys::process::PidFd::open(pid).expect("the reader");
+    reader.signal(Signal::STOP).expect("a signal to it");
+    // The reader's socket has space for some of them.
+    let mut asked: Vec<UnixStream> = Vec::new();
+    let mut refused = Vec::new();
+    while refused.is_empty() && asked.len() < 1000 {
+        let mut stream = measured.connection();
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            .expect("a request");
+        stream.set_nonblocking(true).expect("a socket");
+        asked.push(stream);
+        for stream in &mut asked {
+            // The end of one that is refused may be a reset.
+            let _ = stream.read_to_end(&mut refused);
+        }
+    }
+    reader.signal(Signal::CONT).expect("a signal to it");
+    let refused = String::from_utf8_lossy(&refused);
+    assert!(refused.starts_with("HTTP/1.0 503 "), "{refused:?}");
+    // It answers the others first.
+    let is_served = || {
+        let mut stream = measured.connection();
+        let _ = stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer.starts_with(b"HTTP/1.0 200 ")
+    };
+    assert!(until(LIMIT, is_served), "{}", measured.server.daemon.log());
+}
+
+#[test]
+fn without_descriptors_the_listener_waits() {
+    if !possible("a listener without descriptors") {
+        return;
+    }
+    let Some(prlimit) = installed("prlimit") else {
+        return skipped("a listener without descriptors", &"no prlimit");
+    };
+    let measured = Measured::start("PreauthSpares 0");
+    measured.text();
+    let pid = measured.server.daemon.pid();
+    let listener = || Facts::of(pid).expect("the listener");
+    let limit_to = |soft: &str| {
+        let mut command = Command::new(&prlimit);
+        command.args(["--pid", &pid.to_string(), &format!("--nofile={soft}:")]);
+        let outcome = run(&mut command, Input::Nothing, LIMIT).expect("prlimit");
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    };
+    let (before, _) = listener().limit("Max open files");
+    let open = listener().descriptors;
+    let free = (0..).find(|number| !open.contains_key(number));
+    limit_to(&free.expect("a number").to_string());
+    let mut waiting = measured.connection();
+    waiting
+        .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+        .expect("a request");
+    measured.server.logs("MetricsListen: accept: ");
+    // A process that spins never waits.
+    let waits = || listener().number("voluntary_ctxt_switches");
+    let begun = waits();
+    let has_waited = until(LIMIT, || waits() >= begun + 5);
+    limit_to(&before);
+    assert!(has_waited, "{}", measured.server.daemon.log());
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
 }
 
 #[test]

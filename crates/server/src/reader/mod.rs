@@ -45,7 +45,7 @@ pub fn reader_main(arguments: &[OsString]) -> i32 {
             return roles::exit::NOT_STARTED;
         }
     };
-    match serve(&socket) {
+    match serve(&socket, MAX_ERRANDS) {
         Ok(()) => roles::exit::DONE,
         Err(_) => roles::exit::FAILED,
     }
@@ -119,6 +119,15 @@ impl Errand {
             },
         }
     }
+
+    /// Ends a connection for which there is no room. The listener lets so few wait for headers that
+    /// there is room for each.
+    fn refuse(self) {
+        match self {
+            Self::Header(_) => {}
+            Self::Request(errand) => errand.refuse(),
+        }
+    }
 }
 
 /// How far an errand is.
@@ -180,8 +189,8 @@ impl HeaderErrand {
     }
 }
 
-/// Serves until the listener closes its end.
-fn serve(socket: &OwnedFd) -> io::Result<()> {
+/// Serves until the listener closes its end, `most` connections at once.
+fn serve(socket: &OwnedFd, most: usize) -> io::Result<()> {
     let mut errands: Vec<Errand> = Vec::new();
     loop {
         let mut fds = vec![PollFd::new(socket.as_fd(), true, false)];
@@ -215,9 +224,8 @@ fn serve(socket: &OwnedFd) -> io::Result<()> {
             match errand.advance() {
                 ErrandProgress::Answer(answer) => answers.push(answer),
                 ErrandProgress::Done => {}
-                ErrandProgress::Waits if errands.len() < MAX_ERRANDS => errands.push(errand),
-                // The listener lets fewer wait for headers.
-                ErrandProgress::Waits => {}
+                ErrandProgress::Waits if errands.len() < most => errands.push(errand),
+                ErrandProgress::Waits => errand.refuse(),
             }
         }
         for answer in answers {
@@ -267,7 +275,7 @@ mod tests {
         let (balancer, network) = sys::socket::stream_pair().unwrap();
         let frame = ReadHeader { token: 7 }.encode_frame();
         sys::socket::send_with_fds(&ours, &frame, &[network.as_fd()]).unwrap();
-        let thread = std::thread::spawn(move || serve(&theirs).unwrap());
+        let thread = std::thread::spawn(move || serve(&theirs, 2).unwrap());
         (ours, balancer, thread)
     }
 
@@ -310,6 +318,44 @@ mod tests {
         sys::io::write_all(&balancer, b"PROXY UNKNOWN\r\n").unwrap();
         assert_eq!(heard(&ours).failure, None);
         drop(ours);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_request_without_room_is_refused_in_words() {
+        // One of the two places waits for a header.
+        let (ours, balancer, thread) = serving();
+        let asked = |part: &[u8]| {
+            let (client, network) = sys::socket::stream_pair().unwrap();
+            sys::io::write_all(&client, part).unwrap();
+            let text = b"metrics 1\n".to_vec();
+            let frame = AnswerRequest { text }.encode_frame();
+            sys::socket::send_with_fds(&ours, &frame, &[network.as_fd()]).unwrap();
+            client
+        };
+        let answer = |client: &OwnedFd| {
+            let answer = sys::io::read_to_end(client, 4096).unwrap();
+            String::from_utf8(answer).unwrap()
+        };
+        let waiting = asked(b"GET /met");
+        let refused = answer(&asked(b"GET /met"));
+        assert!(
+            refused.starts_with("HTTP/1.0 503 Service Unavailable\r\n"),
+            "{refused:?}"
+        );
+        assert!(
+            refused.ends_with(
+                "\r\n\r\ntoo many requests for metrics at once; ask again in a few seconds\n"
+            ),
+            "{refused:?}"
+        );
+        // A request that is whole needs no place.
+        let served = answer(&asked(b"GET /metrics HTTP/1.0\r\n\r\n"));
+        assert!(served.ends_with("\r\n\r\nmetrics 1\n"), "{served:?}");
+        sys::io::write_all(&waiting, b"rics HTTP/1.0\r\n\r\n").unwrap();
+        let served = answer(&waiting);
+        assert!(served.ends_with("\r\n\r\nmetrics 1\n"), "{served:?}");
+        drop((ours, balancer));
         thread.join().unwrap();
     }
 

@@ -42,12 +42,7 @@ impl MetricsSocket {
     fn open(place: &str) -> io::Result<Self> {
         let fd = match place.parse::<SocketAddr>() {
             Ok(address) => sys::socket::listen(address, BACKLOG, true, true)?,
-            Err(_) => {
-                let path = Path::new(place);
-                // That of a server that has ended. A file that is no socket stays, and is an error.
-                let _ = sys::socket::unlink_own_socket(path);
-                sys::socket::listen_unix(path, BACKLOG, SOCKET_MASK)?
-            }
+            Err(_) => listen_at(Path::new(place))?,
         };
         Ok(Self {
             fd,
@@ -61,8 +56,37 @@ impl MetricsSocket {
     }
 
     /// The next connection; `None` if there is none.
-    pub(super) fn accept(&self) -> Option<OwnedFd> {
-        Some(sys::socket::accept_stream(&self.fd).ok()?.0)
+    ///
+    /// # Errors
+    /// No descriptor or memory is left: the socket stays readable.
+    pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        match sys::socket::accept_stream(&self.fd) {
+            Ok((network, _)) => Ok(Some(network)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// Listens at `path`. The socket of a server that has ended is replaced; one at which somebody
+/// listens stays, as does a file that is no socket.
+fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let listen = || sys::socket::listen_unix(path, BACKLOG, SOCKET_MASK);
+    match listen() {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if !sys::socket::is_abandoned(path) {
+                return Err(io::Error::other(
+                    "another server may be listening there; each server needs a path of its own",
+                ));
+            }
+            match sys::socket::unlink_own_socket(path)? {
+                true => listen(),
+                false => Err(error),
+            }
+        }
+        listening => listening,
     }
 }
 
@@ -154,6 +178,8 @@ pub(super) fn file_of(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
     use privsep::LogLevel;
 
     use super::*;
@@ -169,17 +195,42 @@ mod tests {
         let number = std::os::fd::AsRawFd::as_raw_fd(&first.fd);
         let second = socket_of(&logging, Some(first), &log).unwrap();
         assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&second.fd), number);
-        assert!(second.accept().is_none());
-        let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        assert!(second.accept().is_some());
-        drop(client);
-        // A server that has been killed leaves its socket, which the next one replaces.
-        let replaced = socket_of(&logging, None, &log).unwrap();
-        assert!(path.exists());
-        drop((second, replaced));
+        assert!(second.accept().unwrap().is_none());
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(second.accept().unwrap().is_some());
+        drop((client, second));
         assert!(!path.exists());
         assert!(socket_of(&options("").logging, None, &log).is_none());
         assert_eq!(log.lines(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_the_socket_of_a_server_that_has_ended_is_replaced() {
+        let log = Log::to_memory(LogLevel::Info);
+        let directory = TempDir::new();
+        let path = directory.path().join("metrics");
+        let logging = options(&format!("MetricsListen {}", path.display())).logging;
+        // Its file stays when it is closed, as that of a server that has been killed.
+        let killed = UnixListener::bind(&path).unwrap();
+        assert!(socket_of(&logging, None, &log).is_none());
+        let said = format!(
+            "error: MetricsListen {}: another server may be listening there; each server needs a path of its own",
+            path.display()
+        );
+        assert_eq!(log.lines(), [said.as_str()]);
+        drop(killed);
+        let serving = socket_of(&logging, None, &log).unwrap();
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(serving.accept().unwrap().is_some());
+        // A second server neither takes it nor removes it.
+        assert!(socket_of(&logging, None, &log).is_none());
+        assert_eq!(log.lines(), [said.as_str(), &said]);
+        // The question whether somebody listens was a connection.
+        assert!(serving.accept().unwrap().is_some());
+        drop(client);
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(serving.accept().unwrap().is_some());
+        drop(client);
     }
 
     #[test]
