@@ -105,7 +105,7 @@ pub struct Session<'c> {
     streams: Streams,
     /// Replaces the streams if it is set.
     local: Option<&'c mut AnyLocalEnd>,
-    /// What the local end is told; `None`: what the connection knows of its server.
+    /// Facts about the server for the local end; `None`: what the connection knows.
     server: Option<ServerFacts>,
     peer: Peer,
     host_keys: HostKeyUpdates<'c>,

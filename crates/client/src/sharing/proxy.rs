@@ -53,7 +53,7 @@ enum NotShared {
 }
 
 /// A master in proxy mode.
-struct Shared {
+struct ProxyLine {
     socket: OwnedFd,
     /// What it has sent on the connection already.
     received: Vec<u8>,
@@ -62,7 +62,7 @@ struct Shared {
 }
 
 /// Asks the master for proxy mode.
-fn ask(path: &str) -> Result<Shared, NotShared> {
+fn ask(path: &str) -> Result<ProxyLine, NotShared> {
     socket::check_length(path).map_err(NotShared::Refused)?;
     let deadline = Instant::now() + PATIENCE;
     let mut line = Line::connect(Path::new(path), deadline).map_err(NotShared::Absent)?;
@@ -72,7 +72,7 @@ fn ask(path: &str) -> Result<Shared, NotShared> {
     debug1!("proxy mode of the master at {}", one_line(path));
     let server_version = line.master.server_version.take();
     let (socket, received) = line.into_parts();
-    Ok(Shared {
+    Ok(ProxyLine {
         socket,
         received,
         server_version,
@@ -202,7 +202,7 @@ fn ride_one(
     }
 }
 
-/// What the local end is told of a server with this identification line.
+/// Facts about a server with this identification line, for the local end.
 fn facts(version: &str, options: &ClientOptions) -> ServerFacts {
     ServerFacts {
         reads_on: LoginStrategy::new(options, Caution::None, None).starts_at_once(version),
@@ -225,8 +225,8 @@ struct ProxyConnection {
 }
 
 impl ProxyConnection {
-    fn new(shared: Shared, options: &ClientOptions) -> Result<Self, ClientError> {
-        let Shared {
+    fn new(shared: ProxyLine, options: &ClientOptions) -> Result<Self, ClientError> {
+        let ProxyLine {
             socket, received, ..
         } = shared;
         let peer = Peer {
