@@ -212,7 +212,7 @@ fn text(line: &mut Line, name: &str) -> Result<Option<String>, LineEnd> {
 /// `-O conninfo` and `-O channels`. The text is printed as the master gives it, as by OpenSSH; both
 /// make it of escaped lines.
 fn info(line: &mut Line, name: &str) -> Result<i32, LineEnd> {
-    if !line.has_info {
+    if !line.master.has_info {
         return Err(LineEnd::Broken(
             "mux server does not support info request".into(),
         ));
@@ -231,7 +231,7 @@ fn print_text(text: &str) -> Result<i32, LineEnd> {
 
 /// `-O status`: a Fulmar's words; of another master, what it has words for.
 fn status(line: &mut Line, json: bool, deadline: Instant) -> Result<i32, LineEnd> {
-    if line.has_info {
+    if line.master.has_info {
         let name = match json {
             true => INFO_STATUS_JSON,
             false => INFO_STATUS,
@@ -249,7 +249,7 @@ fn status(line: &mut Line, json: bool, deadline: Instant) -> Result<i32, LineEnd
     line.ask(Wish::Alive, &[])?;
     let pid = alive(line.next(Some(deadline))?)?;
     print_text(&format!("Master running (pid={pid})\n"))?;
-    if line.has_info {
+    if line.master.has_info {
         for name in [INFO_CONNECTION, INFO_CHANNELS] {
             if let Some(text) = text(line, name)? {
                 print_text(&text)?;

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use client::session::{EARLY_BYTES, LocalEnd, Turns};
+use client::session::{EARLY_BYTES, LocalEnd, ServerFacts, Turns};
 use driver::{
     BridgeCommand, BridgeEnd, BridgeLimits, ChannelHandler, ChannelIo, HandlerProgress, LoopTimes,
     PacketBridge, ThreadWaker,
@@ -288,9 +288,9 @@ impl LocalEnd for Local {
         self.0.packets.waker()
     }
 
-    fn logged_in(&mut self, reads_on: bool, is_fulmar: bool) {
+    fn logged_in(&mut self, server: ServerFacts) {
         let mut state = locked(&self.0.login);
-        (state.reads_on, state.is_fulmar) = (reads_on, is_fulmar);
+        (state.reads_on, state.is_fulmar) = (server.reads_on, server.is_fulmar);
         drop(state);
         self.0.reached(LinkStage::LoggedIn);
     }
@@ -450,7 +450,10 @@ mod tests {
             }
             assert!(bridge.room().is_none());
             // Not Fulmar: what was written goes to the channel when it is open.
-            local.logged_in(false, false);
+            local.logged_in(ServerFacts {
+                reads_on: false,
+                is_fulmar: false,
+            });
             assert!(!bridge.reads_on() && !bridge.is_fulmar() && !bridge.is_expected());
             local.channel_begins(false);
             assert_eq!(bridge.packets.waker().drain().unwrap(), is_early);
@@ -463,7 +466,10 @@ mod tests {
         let mut local = Local(Arc::clone(&bridge));
         assert_eq!(bridge.stage(), LinkStage::LogsIn);
         assert!(!bridge.reads_on() && !bridge.is_fulmar());
-        local.logged_in(true, true);
+        local.logged_in(ServerFacts {
+            reads_on: true,
+            is_fulmar: true,
+        });
         assert!(bridge.reads_on() && bridge.is_fulmar());
         assert_eq!(bridge.stage(), LinkStage::LoggedIn);
         drop(local);

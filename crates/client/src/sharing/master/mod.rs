@@ -25,7 +25,7 @@ use driver::{Driver, DriverError, Notice};
 use proto::{ChannelId, Event, Millis};
 use sys::process::effective_uid;
 
-use super::message::{MasterReply, PassengerRequest, VERSION, Wish};
+use super::message::{MasterFacts, MasterReply, PassengerRequest, VERSION, Wish};
 use super::socket::MasterSocket;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
@@ -357,7 +357,10 @@ impl Master {
         let mut control = Control::new(socket);
         control.answer(&MasterReply::Hello {
             version: VERSION,
-            has_info: true,
+            master: MasterFacts {
+                has_info: true,
+                server_version: driver.connection().peer_version().map(str::to_owned),
+            },
         });
         if driver
             .watch(control.as_fd(), TOKEN_CONTROL + serial, true, false)
