@@ -69,6 +69,11 @@ pub trait LocalEnd: Send {
     fn sharers(&self) -> u64 {
         1
     }
+
+    /// The number of this connection among those of this process, from 0.
+    fn number(&self) -> usize {
+        0
+    }
 }
 
 /// Orders the questions of several connections to one user: one connection asks at a time.
