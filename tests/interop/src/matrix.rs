@@ -1,8 +1,7 @@
 //! Logins with every algorithm that two programs share.
 //!
 //! [`Check::Command`] runs one command per suite and compares its output and exit status;
-//! [`Check::RoundTrip`] sends [`ROUND_TRIP_BYTES`] through `cat` with a change of keys each MiB, and
-//! less to programs in Python ([`Couple::lengths`]).
+//! [`Check::RoundTrip`] sends some MiB through `cat` with a change of keys each MiB.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,15 +18,13 @@ use crate::process::{Input, hex};
 use crate::report::{Failures, is_whole_run, skipped};
 use crate::suite::{Algorithms, Space, Suite, is_aead};
 
-/// Bytes in each direction of a round trip.
-pub const ROUND_TRIP_BYTES: usize = 10 << 20;
+/// Bytes of [`test_data`], and in each direction of a round trip in a whole run.
+pub const TEST_DATA_BYTES: usize = 10 << 20;
+/// Bytes in each direction of other round trips: more than the common window of 2 MiB. Most of the time is
+/// that of the peers' key exchanges, and of programs in Python for the data.
+const SHORT_BYTES: usize = 3 << 20;
 /// Bytes between key exchanges in a round trip.
 pub const REKEY_BYTES: u64 = 1 << 20;
-
-/// Bytes in each direction of a round trip with a program in Python: more than its window of 2 MiB.
-const SHORT_BYTES: usize = 3 << 20;
-/// Bytes between key exchanges of such a round trip.
-const SHORT_REKEY_BYTES: u64 = 384 << 10;
 
 /// The tested rows of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,18 +58,6 @@ impl Couple {
     #[must_use]
     pub fn name(&self) -> String {
         format!("{} -> {}", self.client.name(), self.server.name())
-    }
-
-    /// Bytes in each direction of a round trip, and between its key exchanges. A program in Python needs
-    /// seconds of CPU for what others send in a tenth, and sends as much only in a whole run.
-    fn lengths(&self) -> (usize, u64) {
-        let name = self.name();
-        let is_slow = name.contains("asyncssh") || name.contains("paramiko");
-        if is_slow && !is_whole_run() {
-            (SHORT_BYTES, SHORT_REKEY_BYTES)
-        } else {
-            (ROUND_TRIP_BYTES, REKEY_BYTES)
-        }
     }
 
     /// The common algorithms, with hints of which peer is missing.
@@ -159,7 +144,7 @@ pub fn run(
     workers: usize,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Tally {
-    let rekey = (check == Check::RoundTrip).then_some(couple.lengths().1);
+    let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
     let start = || couple.server.start(common, rekey);
     let shares = couple.client.chooses();
     let at_once = couple.server.logins_at_once();
@@ -235,7 +220,7 @@ fn once(
     check: Check,
 ) -> Result<(), String> {
     let offer = Algorithms::only(suite);
-    let rekey = (check == Check::RoundTrip).then_some(couple.lengths().1);
+    let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
     let own;
     let server = match shared {
         Some(server) => server,
@@ -275,10 +260,9 @@ fn command(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), 
 }
 
 fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), String> {
-    let (length, rekey) = couple.lengths();
-    let (data, digest) = match length {
-        SHORT_BYTES => short_data(),
-        _ => test_data(),
+    let (data, digest) = match is_whole_run() {
+        true => test_data(),
+        false => short_data(),
     };
     // paramiko answers CLOSE on the only thread that can finish a key exchange, and waits there for
     // the end of an exchange that it has requested itself: CLOSE must not follow data that make it
@@ -290,7 +274,7 @@ fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(
     };
     let order = Order {
         input: Input::File(data),
-        rekey_bytes: Some(rekey),
+        rekey_bytes: Some(REKEY_BYTES),
         ..server.order(offer, command)
     };
     let outcome = couple.client.run(&order)?;
@@ -304,13 +288,13 @@ fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(
     }
 }
 
-/// A file of [`ROUND_TRIP_BYTES`] incompressible bytes, and its SHA-256 in hex.
+/// A file of [`TEST_DATA_BYTES`] incompressible bytes, and its SHA-256 in hex.
 ///
 /// # Panics
 /// If it cannot be written.
 pub fn test_data() -> (&'static Path, &'static str) {
     static DATA: OnceLock<(PathBuf, String)> = OnceLock::new();
-    let (path, digest) = DATA.get_or_init(|| stored("round_trip", ROUND_TRIP_BYTES));
+    let (path, digest) = DATA.get_or_init(|| stored("round_trip", TEST_DATA_BYTES));
     (path, digest)
 }
 

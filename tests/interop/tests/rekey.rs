@@ -1,6 +1,5 @@
-//! 10 MiB through `cat` for each common cipher with each common MAC, with a key exchange every MiB (3 MiB
-//! and 384 KiB with programs in Python), compared by SHA-256; and less data with more exchanges for each
-//! key exchange method.
+//! 3 MiB (10 in a whole run) through `cat` for each common cipher with each common MAC, with a key exchange
+//! every MiB, compared by SHA-256; and less data with more exchanges for each key exchange method.
 
 use crypto::hash::HashAlgorithm;
 use interop::matrix::{self, Check, Couple, noise};

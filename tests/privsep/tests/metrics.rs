@@ -111,9 +111,10 @@ fn what_happens_is_counted() {
     measured.reaches("fulmar_sshd_sessions", 1.0);
     session.kill().expect("a signal to it");
     session.wait().expect("its end");
-    // A session with enough data for a rekey.
+    // A session with enough data for a rekey, which does not end before that.
     let options = ["-o", "RekeyLimit=64K"];
-    let outcome = server.run_with(&guest.name, &[&key], &options, "head -c 300000 /dev/zero");
+    let command = "head -c 300000 /dev/zero; sleep 2";
+    let outcome = server.run_with(&guest.name, &[&key], &options, command);
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     measured.reaches("fulmar_sshd_connections_total{end=\"logged_in\"}", 2.0);
     measured.reaches("fulmar_sshd_login_seconds_count", 2.0);
