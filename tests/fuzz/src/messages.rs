@@ -278,23 +278,68 @@ pub fn monitor_request(data: &[u8]) {
 }
 
 macro_rules! each_message {
-    ($frame:ident: $($name:ident),* $(,)?) => {$(
-        if let Ok(message) = privsep::$name::decode_body(&$frame.body) {
-            let again = privsep::$name::decode_body(&message.encode_body());
-            assert_eq!(again.as_ref(), Ok(&message), stringify!($name));
+    ($($name:ident),* $(,)?) => {
+        /// The messages that each frame is decoded as, whatever its number.
+        #[cfg(test)]
+        const DECODED: &[&str] = &[$(stringify!($name)),*];
+
+        fn frame_of_any_kind(frame: &privsep::Frame) {
+            let _ = ToMonitor::decode(frame);
+            $(if let Ok(message) = privsep::$name::decode_body(&frame.body) {
+                let again = privsep::$name::decode_body(&message.encode_body());
+                assert_eq!(again.as_ref(), Ok(&message), stringify!($name));
+            })*
         }
-    )*};
+    };
 }
 
-fn frame_of_any_kind(frame: &privsep::Frame) {
-    let _ = ToMonitor::decode(frame);
-    each_message!(frame:
-        Log, ChooseGroup, SignExchangeHash, User, AuthNone, AuthPassword, KbdintStart,
-        KbdintRespond, KeyQuery, KeyVerify, AuthOther, HostbasedVerify, GssapiStart, GssapiToken, GssapiMic, HostkeysProve, PtyAllocate, PtyRelease, TunnelOpen,
-        AuthStart, AuthConnection, MonitorConnection, Group, Signature, UserPolicy, AuthOutcome, KbdintPrompts, KeyAnswer,
-        SessionGrant, HostkeysProof, PtyGranted, PtyRefused, TunnelGranted, TunnelRefused,
-    );
-}
+each_message!(
+    Log,
+    ChooseGroup,
+    SignExchangeHash,
+    User,
+    AuthNone,
+    AuthPassword,
+    KbdintStart,
+    KbdintRespond,
+    KeyQuery,
+    KeyVerify,
+    Snapshot,
+    AuthOther,
+    HostbasedVerify,
+    GssapiStart,
+    GssapiToken,
+    GssapiMic,
+    HostkeysProve,
+    PtyAllocate,
+    PtyRelease,
+    TunnelOpen,
+    TrafficReport,
+    AuthStart,
+    Group,
+    Signature,
+    UserPolicy,
+    AuthOutcome,
+    KbdintPrompts,
+    KeyAnswer,
+    AuthConnection,
+    GssapiReady,
+    GssapiErrorToken,
+    SessionGrant,
+    HostkeysProof,
+    PtyGranted,
+    PtyRefused,
+    TunnelGranted,
+    TunnelRefused,
+    MonitorStart,
+    MonitorSecrets,
+    MonitorConnection,
+    ReadHeader,
+    HeaderRead,
+    AnswerRequest,
+    AttemptsReport,
+    SessionReport,
+);
 
 /// `data` as pieces, each after a length of two bytes.
 pub(crate) fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -305,4 +350,15 @@ pub(crate) fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
         data = rest;
         Some(piece)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_decoded_as_every_message_of_the_table() {
+        let names: Vec<&str> = MESSAGES.iter().map(|message| message.name).collect();
+        assert_eq!(DECODED, names);
+    }
 }

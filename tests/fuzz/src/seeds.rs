@@ -5,7 +5,8 @@ use hostile::adversary::{Adversary, Offer, publickey_fields, userauth};
 use hostile::subject::{Memory, PASSWORD};
 use keys::{EcCurve, KeySpec, PrivateKey, private_file, public_file};
 use packet::{PacketBuf, Sequencer};
-use privsep::Message;
+use privsep::frame::frame;
+use privsep::{Message, Secret};
 use proto::{Role, TransportConfig};
 use wire::Put;
 
@@ -17,7 +18,7 @@ pub fn of(target: &str) -> Seeds {
     match target {
         "wire_message" => named("message", payloads()),
         "splitter" => named("stream", streams()),
-        "monitor_request" => named("frames", frames()),
+        "monitor_request" => frames(),
         "private_key_file" => named("key", private_keys()),
         "key_blob" => named("blob", blobs()),
         "known_hosts" => named("file", vec![known_hosts()]),
@@ -268,10 +269,10 @@ fn streams() -> Vec<Vec<u8>> {
     ]
 }
 
-fn frames() -> Vec<Vec<u8>> {
+/// The requests of the auth process in their usual order.
+fn requests_before_the_login() -> Vec<Vec<u8>> {
     let key = PrivateKey::from_ed25519_seed(&[1; 32]).public().blob();
-    // A session's requests in their usual order.
-    let honest = [
+    vec![
         privsep::ChooseGroup {
             min_bits: 2048,
             preferred_bits: 3072,
@@ -297,8 +298,16 @@ fn frames() -> Vec<Vec<u8>> {
             method: "hostbased".into(),
         }
         .encode_frame(),
+        privsep::AuthPassword {
+            password: Secret::new(b"guess".to_vec()),
+        }
+        .encode_frame(),
         privsep::KbdintStart {
             devices: String::new(),
+        }
+        .encode_frame(),
+        privsep::KbdintRespond {
+            responses: vec![Secret::new(b"guess".to_vec()), Secret::default()],
         }
         .encode_frame(),
         privsep::KeyQuery {
@@ -327,23 +336,65 @@ fn frames() -> Vec<Vec<u8>> {
         }
         .encode_frame(),
         privsep::GssapiMic { mic: vec![4; 28] }.encode_frame(),
+        privsep::Snapshot {
+            bytes: b"a state".to_vec().into(),
+        }
+        .encode_frame(),
+    ]
+}
+
+/// The requests of the session process, and the answer of a reader.
+fn requests_after_the_login() -> Vec<Vec<u8>> {
+    vec![
+        privsep::Log {
+            level: privsep::LogLevel::Info,
+            is_forced: false,
+            text: "a text".into(),
+            tail: Some("the rest".into()),
+        }
+        .encode_frame(),
+        privsep::HostkeysProve {
+            keys: vec![(0, "ssh-ed25519".into()), (1, "rsa-sha2-512".into())],
+        }
+        .encode_frame(),
         privsep::PtyAllocate {}.encode_frame(),
+        privsep::PtyRelease {
+            tty: "/dev/pts/7".into(),
+        }
+        .encode_frame(),
         privsep::TunnelOpen {
             ethernet: false,
             unit: Some(1),
             with_header: true,
         }
         .encode_frame(),
-    ];
-    let mut list = vec![honest.concat()];
-    // Every message number with a body of strings, so that each decoder runs.
+        privsep::TrafficReport {
+            received: 1 << 33,
+            sent: 7,
+            channels: vec![1; privsep::roles::COUNTED_CHANNELS.len()],
+        }
+        .encode_frame(),
+        privsep::HeaderRead {
+            token: 9,
+            client: Some(("192.0.2.1".into(), 40_000)),
+            failure: None,
+        }
+        .encode_frame(),
+    ]
+}
+
+/// Honest processes' requests, and for each message of the table one with a body of strings, so that
+/// each decoder runs.
+fn frames() -> Seeds {
+    let honest = [requests_before_the_login(), requests_after_the_login()];
+    let mut list = vec![("honest".to_owned(), honest.concat().concat())];
     for info in privsep::MESSAGES {
         let body = &strings(
             0,
             &[b"user", b"ssh-connection", b"ssh-ed25519", &[1; 51]],
             &[0; 8],
         )[1..];
-        list.push(privsep::frame::frame(info.number, body));
+        list.push((info.name.to_owned(), frame(info.number, body)));
     }
     list
 }
@@ -538,3 +589,24 @@ Match Group wheel Host *.example.org
 Match all
     Banner none
 ";
+
+#[cfg(test)]
+mod tests {
+    use privsep::{FrameSplitter, MESSAGES, Sender};
+
+    #[test]
+    fn the_honest_requests_are_all_that_less_trusted_processes_send() {
+        let mut splitter = FrameSplitter::new();
+        splitter.feed(&super::requests_before_the_login().concat());
+        splitter.feed(&super::requests_after_the_login().concat());
+        let mut sent = Vec::new();
+        while let Some(frame) = splitter.next_frame().expect("a frame") {
+            sent.push(frame.number);
+        }
+        for message in MESSAGES {
+            let is_trusted = matches!(message.sender, Sender::Monitor | Sender::Listener);
+            let is_sent = sent.contains(&message.number);
+            assert_eq!(is_sent, !is_trusted, "{}", message.name);
+        }
+    }
+}

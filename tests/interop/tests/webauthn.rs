@@ -1,14 +1,16 @@
 //! Signatures that browsers ask security keys for, made here by a software key of P-256: each verdict
-//! is that of OpenSSH, for files and for logins. No browser and no token is needed.
+//! is that of OpenSSH, for files and for logins. No browser and no token is needed. Files are also given to
+//! the `ssh-keygen` of Debian unstable, where `cargo xtask regress` has installed it.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use crypto::hash::HashAlgorithm;
 use interop::agent::program;
 use interop::fixture;
 use interop::peers::ours::Kind;
-use interop::peers::python;
-use interop::process::{Input, hex, installed};
+use interop::peers::{python, unstable};
+use interop::process::{Input, hex};
 use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::{Site, finish};
@@ -182,6 +184,17 @@ fn string(bytes: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], bytes].concat()
 }
 
+/// A tool that verifies, by name.
+type Verifier = (&'static str, fn() -> Result<Command, String>);
+
+const VERIFIERS: [Verifier; 3] = [
+    ("fulmar keygen", || program(Kind::Fulmar, "keygen")),
+    ("ssh-keygen", || program(Kind::OpenSsh, "keygen")),
+    ("ssh-keygen of Debian unstable", || {
+        unstable::program("ssh-keygen")
+    }),
+];
+
 #[test]
 fn signatures_over_files_have_the_same_verdict() {
     let scratch = Scratch::new();
@@ -190,10 +203,12 @@ fn signatures_over_files_have_the_same_verdict() {
     let signers = scratch.write("signers", format!("bob {}\n", key.public.to_line()));
     let hash = HashAlgorithm::Sha512;
     let message = sshsig::message(NAMESPACE.as_bytes(), hash, &hash.digest(TEXT));
-    let verifiers: Vec<Kind> = match installed("ssh-keygen") {
-        Some(_) => vec![Kind::Fulmar, Kind::OpenSsh],
-        None => vec![Kind::Fulmar],
-    };
+    let verifiers = VERIFIERS.iter().filter(|(name, keygen)| {
+        let missing = keygen().err();
+        missing.iter().for_each(|why| skipped(name, why));
+        missing.is_none()
+    });
+    let verifiers: Vec<&Verifier> = verifiers.collect();
     for (number, (parts, is_good, _)) in cases().into_iter().enumerate() {
         let file = FileSignature {
             key: presented.clone(),
@@ -202,13 +217,13 @@ fn signatures_over_files_have_the_same_verdict() {
             signature: key.sign(&message, &parts),
         };
         let signature = scratch.write("signature", file.to_armored());
-        for of in &verifiers {
-            let mut command = program(*of, "keygen").expect("a keygen");
+        for (of, keygen) in &verifiers {
+            let mut command = keygen().expect("a keygen");
             command.args(["-Y", "verify", "-n", NAMESPACE, "-I", "bob", "-f"]);
             command.arg(&signers).arg("-s").arg(&signature);
             let outcome = finish(&mut command, Input::Bytes(TEXT));
             let summary = outcome.summary();
-            assert_eq!(outcome.status == 0, is_good, "{number} {of:?}: {summary}");
+            assert_eq!(outcome.status == 0, is_good, "{number} {of}: {summary}");
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod ours;
 pub mod putty;
 pub mod python;
 pub mod tunnel;
+pub mod unstable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
