@@ -35,7 +35,7 @@ pub fn reader_main(arguments: &[OsString]) -> i32 {
     let started = sys::io::inherited(roles::READER_SOCKET_FD)
         .map_err(|error| error.to_string())
         .and_then(|socket| {
-            close_sandbox(arguments)?;
+            close_sandbox(arguments, OPEN_FILES, false)?;
             Ok(socket)
         });
     let socket = match started {
@@ -51,7 +51,13 @@ pub fn reader_main(arguments: &[OsString]) -> i32 {
     }
 }
 
-fn close_sandbox(arguments: &[OsString]) -> Result<(), String> {
+/// Closes the sandbox of the auth process, for a role with the arguments of a reader. `may_write`:
+/// open files may grow.
+pub(crate) fn close_sandbox(
+    arguments: &[OsString],
+    max_open_files: u64,
+    may_write: bool,
+) -> Result<(), String> {
     let number = |argument: &OsString| -> Result<u32, String> {
         let text = argument.to_str().ok_or("bad arguments")?;
         text.parse().map_err(|_| "bad arguments".to_owned())
@@ -73,7 +79,8 @@ fn close_sandbox(arguments: &[OsString]) -> Result<(), String> {
     };
     let policy = SandboxPolicy {
         confinement,
-        max_open_files: OPEN_FILES,
+        max_open_files,
+        may_write,
     };
     sys::sandbox::preauth(&policy).map_err(|error| error.to_string())
 }
