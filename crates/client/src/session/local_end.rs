@@ -68,11 +68,6 @@ pub trait LocalEnd: Send {
     fn sharers(&self) -> u64 {
         1
     }
-
-    /// The number of this connection among those of this process, from 0.
-    fn number(&self) -> usize {
-        0
-    }
 }
 
 /// What a program may rely on with this server.

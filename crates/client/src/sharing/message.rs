@@ -52,8 +52,6 @@ pub const INFO_CHANNELS: &str = "channels";
 pub const INFO_STATUS: &str = "status@fulmar.invalid";
 /// Name of the text of `-O status --json`; ours.
 pub const INFO_STATUS_JSON: &str = "status-json@fulmar.invalid";
-/// Name of the text that says how much the connection carries; ours.
-pub const INFO_LOAD: &str = "load@fulmar.invalid";
 
 const FORWARD_LOCAL: u32 = 1;
 const FORWARD_REMOTE: u32 = 2;

@@ -23,7 +23,7 @@ use super::message::{
     ForwardWish, INFO_CHANNELS, INFO_CONNECTION, INFO_STATUS, INFO_STATUS_JSON, MasterReply,
     SessionWish, Wish,
 };
-use super::{pool, socket};
+use super::socket;
 use crate::connect::plain_reason;
 use crate::error::{ClientError, FAILURE};
 use crate::flags::MasterCommand;
@@ -66,6 +66,13 @@ impl KeptPlace {
 /// The text of a master when the server has refused a session; OpenSSH's words (`mux.c`).
 pub(crate) const REFUSED_BY_SERVER: &str = "Session open refused by peer";
 
+/// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`).
+pub(crate) fn pool(path: &str, options: &ClientOptions) -> Vec<String> {
+    let others =
+        (1..options.connection.control_connections).map(|number| format!("{path}.{number}"));
+    std::iter::once(path.to_owned()).chain(others).collect()
+}
+
 /// Where a passenger comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Boarding {
@@ -94,7 +101,7 @@ pub(crate) fn command(command: MasterCommand, options: &ClientOptions) -> Result
         command,
         MasterCommand::Exit | MasterCommand::Stop | MasterCommand::Status { .. }
     ) {
-        for other in pool::sockets(path, options).iter().skip(1) {
+        for other in pool(path, options).iter().skip(1) {
             if Path::new(other).exists()
                 && let Err(reason) = command_one(command, other, options)
             {
@@ -328,24 +335,19 @@ pub(crate) fn ride(
             return Ok(Ride::PassedOver);
         }
     }
-    let passenger = Passenger {
-        line,
-        pid,
-        plan,
-        keeps: adds && wants_forwardings(options),
-    };
-    passenger.run(options)
-}
-
-/// True if the options ask for forwardings.
-pub(crate) fn wants_forwardings(options: &ClientOptions) -> bool {
     let forwarding = &options.forwarding;
     let lists = [
         &forwarding.local_forwards,
         &forwarding.dynamic_forwards,
         &forwarding.remote_forwards,
     ];
-    lists.iter().any(|list| !list.is_empty())
+    let passenger = Passenger {
+        line,
+        pid,
+        plan,
+        keeps: adds && lists.iter().any(|list| !list.is_empty()),
+    };
+    passenger.run(options)
 }
 
 /// True if the protocol of sharing cannot express what the caller wants.

@@ -15,8 +15,8 @@ use proto::{Connection, Quirks, TransportConfig};
 
 use super::line::{Line, LineEnd};
 use super::message::{MasterReply, Wish};
-use super::passenger::{PATIENCE, check_owner, greet, refused};
-use super::{pool, socket};
+use super::passenger::{PATIENCE, check_owner, greet, pool, refused};
+use super::socket;
 use crate::connect::plain_reason;
 use crate::error::{ClientError, Peer};
 use crate::forward::SessionForwards;
@@ -127,10 +127,9 @@ pub(crate) fn run(
     shared.hold(options, plan, interaction)
 }
 
-/// A program that is the local end of its session (`scp`, `sftp`) uses the connection of a master of the
-/// ControlPath that has room; `None` if there is none, or if it does not share: then the program logs in.
-/// Of several sessions, which are for more speed than one connection has, each takes another connection of
-/// the pool.
+/// A program that is the local end of its session (`scp`, `sftp`) uses the connection of the first
+/// master of the ControlPath that has room; `None` if there is none, or if it does not share: then the
+/// program logs in.
 pub(crate) fn ride(
     options: &ClientOptions,
     plan: &Plan,
@@ -140,15 +139,7 @@ pub(crate) fn ride(
     let Some(path) = options.connection.control_path.as_deref() else {
         return Ok(None);
     };
-    let masters = match (local.sharers(), options.connection.control_connections) {
-        (..=1, _) => pool::by_load(path, options),
-        (_, 1) => Vec::new(),
-        _ => {
-            let mut sockets = pool::sockets(path, options).into_iter();
-            sockets.nth(local.number()).into_iter().collect()
-        }
-    };
-    for path in masters {
+    for path in pool(path, options) {
         match ride_one(&path, options, plan, local, interaction)? {
             ProxyRide::Arrived(code) => return Ok(Some(code)),
             ProxyRide::Full => debug1!("the connection of {} is full", one_line(&path)),

@@ -94,18 +94,16 @@ pub(super) struct EngineBridge {
     turn: Condvar,
     /// What the connection's thread waits for.
     times: Arc<LoopTimes>,
-    /// Its number among the connections of the copy, from 0.
-    number: usize,
     /// Number of connections of the copy, this one included.
     of: usize,
 }
 
 impl EngineBridge {
-    /// Creates the bridge of the connection with this number, from 0, of `of` connections.
+    /// Creates the bridge of one of `of` connections.
     pub(super) fn new(
         to_engine: Arc<ThreadWaker>,
         questions: Questions,
-        (number, of): (usize, usize),
+        of: usize,
     ) -> io::Result<Self> {
         let packets = PacketBridge::new(LIMITS, Arc::clone(&to_engine))?;
         Ok(Self {
@@ -122,7 +120,6 @@ impl EngineBridge {
             to_engine,
             turn: Condvar::new(),
             times: Arc::default(),
-            number,
             of,
         })
     }
@@ -309,10 +306,6 @@ impl LocalEnd for Local {
     fn sharers(&self) -> u64 {
         u64::try_from(self.0.of).unwrap_or(u64::MAX)
     }
-
-    fn number(&self) -> usize {
-        self.0.number
-    }
 }
 
 impl Turns for EngineBridge {
@@ -405,7 +398,7 @@ mod tests {
     use super::*;
 
     fn bridge(questions: Questions) -> EngineBridge {
-        EngineBridge::new(Arc::new(ThreadWaker::default()), questions, (1, 3)).unwrap()
+        EngineBridge::new(Arc::new(ThreadWaker::default()), questions, 3).unwrap()
     }
 
     #[test]
@@ -414,8 +407,7 @@ mod tests {
         assert!(!alone.has_asked());
         assert!(Local(Arc::clone(&alone)).turns().unwrap().take());
         assert!(alone.has_asked());
-        assert_eq!(Local(Arc::clone(&alone)).sharers(), 3);
-        assert_eq!(Local(alone).number(), 1);
+        assert_eq!(Local(alone).sharers(), 3);
         let bridge = Arc::new(bridge(Questions::InTurn));
         let turns = Local(Arc::clone(&bridge)).turns().unwrap();
         type End = fn(&EngineBridge);

@@ -11,7 +11,6 @@ mod control;
 mod forwards;
 mod info;
 mod proxy;
-mod rate;
 mod sessions;
 mod typed;
 
@@ -26,7 +25,7 @@ use driver::{Driver, DriverError, Notice};
 use proto::{ChannelId, Event, Millis};
 use sys::process::effective_uid;
 
-use super::message::{INFO_LOAD, MasterFacts, MasterReply, PassengerRequest, VERSION, Wish};
+use super::message::{MasterFacts, MasterReply, PassengerRequest, VERSION, Wish};
 use super::socket::MasterSocket;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
@@ -39,7 +38,6 @@ use crate::text::one_line;
 use control::{Arrival, Control, PeekResult};
 pub(crate) use info::{InfoText, PassengerStatus};
 use proxy::ProxiedChannels;
-use rate::CarriedRate;
 use sessions::PassengerSession;
 
 /// The upper byte of this module's tokens, below those of forwardings; the lower bits are a serial.
@@ -104,14 +102,8 @@ pub(crate) struct Master {
     probe: Option<Probe>,
     /// Bytes received, and when they were last found to have grown.
     heard: (u64, Millis),
-    carried: CarriedRate,
     /// The end of the time for which a persisting master waits for passengers.
     idle_until: Option<Millis>,
-    /// The time at which the last passenger had gone that used the connection.
-    idle_since: Millis,
-    /// A passenger has used the connection since then. Those who only ask how much it carries, and then
-    /// take another one, do not keep it.
-    is_used: bool,
     is_quitting: bool,
     /// Escapes of passengers whose text the session makes.
     escapes: Vec<(u64, Command)>,
@@ -168,10 +160,7 @@ impl Master {
             unanswered: Vec::new(),
             probe: None,
             heard: (0, 0),
-            carried: CarriedRate::default(),
             idle_until: None,
-            idle_since: 0,
-            is_used: true,
             is_quitting: false,
             escapes: Vec::new(),
             texts: Vec::new(),
@@ -312,8 +301,7 @@ impl Master {
     ) {
         self.answer_remotes(forwards, driver);
         self.serve_proxies(forwards, driver);
-        let (received, sent) = driver.wire_bytes();
-        self.carried.note(received + sent, driver.now());
+        let received = driver.wire_bytes().0;
         if received != self.heard.0 {
             self.heard = (received, driver.now());
             self.look_for_life(driver);
@@ -322,14 +310,10 @@ impl Master {
             return;
         };
         let is_idle = self.socket.is_some() && !is_busy && !self.has_passengers();
-        self.is_used |= is_busy || !self.sessions.is_empty();
         if is_idle == self.idle_until.is_some() {
             return;
         }
-        if is_idle && std::mem::take(&mut self.is_used) {
-            self.idle_since = driver.now();
-        }
-        let until = self.idle_since + Millis::from(seconds) * 1000;
+        let until = driver.now().saturating_add(Millis::from(seconds) * 1000);
         self.idle_until = is_idle.then_some(until);
         driver.set_timer(TOKEN_PERSIST, self.idle_until);
     }
@@ -462,7 +446,6 @@ impl Master {
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
         debug2!("passenger {serial}: request {id}: {wish:?}");
-        self.is_used |= !matches!(&wish, Wish::Info(name) if name == INFO_LOAD.as_bytes());
         match wish {
             Wish::Alive => self.alive(serial, id, driver),
             Wish::Session(wish) => {
