@@ -48,9 +48,12 @@ pub(crate) fn parse_jumps(text: &str) -> Option<JumpTemplates> {
 }
 
 /// True if the user and host of a hop, now expanded, contain no characters that must not reach a
-/// shell or a log.
-pub(crate) fn is_safe_hop(hop: &JumpHost) -> bool {
-    checked(hop.user.clone(), &hop.host, hop.port).is_some()
+/// shell or a log. `is_last`: this process connects to it. The process of the last hop gets a list of
+/// those before, in which no name may end a hop.
+pub(crate) fn is_safe_hop(hop: &JumpHost, is_last: bool) -> bool {
+    let ends_hop = |text: &str| text.contains([',', '#']);
+    let splits = ends_hop(&hop.host) || hop.user.as_deref().is_some_and(ends_hop);
+    checked(hop.user.clone(), &hop.host, hop.port).is_some() && (is_last || !splits)
 }
 
 /// Parses one hop of `ProxyJump`: `[user@]host[:port]` or a URI.

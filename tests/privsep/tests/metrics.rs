@@ -222,8 +222,9 @@ fn those_who_ask_oddly_hold_nobody_up() {
     let _ = large.write_all(&[b'x'; 100_000]);
     let said = |bytes: &[u8]| {
         let mut stream = measured.connection();
-        stream.write_all(bytes).expect("some bytes");
-        stream.shutdown(Shutdown::Write).expect("an end");
+        // The server may refuse and close before all of it is written.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
         answer

@@ -79,6 +79,8 @@ pub(crate) struct MasterSettings {
     x11: Option<X11Plan>,
     /// `ObscureKeystrokeTiming` of the master holds for all sessions with a terminal, as in OpenSSH.
     obscure_keystrokes_ms: Option<u32>,
+    /// Passengers may send messages ahead as the server's version permits: it has not failed at that.
+    tells_server: bool,
 }
 
 /// Passengers who wait for a sign of life.
@@ -132,6 +134,7 @@ impl Master {
     pub(crate) fn listen(
         options: &ClientOptions,
         plan: &Plan,
+        tells_server: bool,
     ) -> Result<Option<Self>, ClientError> {
         let connection = &options.connection;
         let Some(path) = connection.control_path.as_deref() else {
@@ -152,6 +155,7 @@ impl Master {
                 agent: plan.agent.clone(),
                 x11: plan.x11.clone(),
                 obscure_keystrokes_ms: options.session.obscure_keystrokes_ms,
+                tells_server,
             },
             socket: Some(socket),
             next_serial: 0,
@@ -355,11 +359,13 @@ impl Master {
         let serial = self.next_serial;
         self.next_serial += 1;
         let mut control = Control::new(socket);
+        let server_version = driver.connection().peer_version();
+        let server_version = server_version.filter(|_| self.settings.tells_server);
         control.answer(&MasterReply::Hello {
             version: VERSION,
             master: MasterFacts {
                 has_info: true,
-                server_version: driver.connection().peer_version().map(str::to_owned),
+                server_version: server_version.map(str::to_owned),
             },
         });
         if driver

@@ -9,6 +9,7 @@ mod counters;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use config::server::LoggingOptions;
@@ -32,6 +33,17 @@ pub(super) struct MetricsSocket {
     fd: OwnedFd,
     /// The value of MetricsListen.
     place: String,
+    /// The file of a local socket.
+    file: Option<SocketFile>,
+}
+
+/// Device and number of a socket's file.
+type SocketFile = (u64, u64);
+
+/// The file at `path`; `None` if there is none.
+fn file_at(path: &Path) -> Option<SocketFile> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 impl MetricsSocket {
@@ -40,14 +52,20 @@ impl MetricsSocket {
     /// # Errors
     /// Why it cannot be opened.
     fn open(place: &str) -> io::Result<Self> {
-        let fd = match place.parse::<SocketAddr>() {
-            Ok(address) => sys::socket::listen(address, BACKLOG, true, true)?,
-            Err(_) => listen_at(Path::new(place))?,
+        let (fd, file) = match place.parse::<SocketAddr>() {
+            Ok(address) => (sys::socket::listen(address, BACKLOG, true, true)?, None),
+            Err(_) => (listen_at(Path::new(place))?, file_at(Path::new(place))),
         };
         Ok(Self {
             fd,
             place: place.to_owned(),
+            file,
         })
+    }
+
+    /// True unless a local socket's file has been removed or replaced.
+    fn is_reachable(&self) -> bool {
+        self.file.is_none() || self.file == file_at(Path::new(&self.place))
     }
 
     /// The socket, readable when somebody connects.
@@ -92,7 +110,7 @@ fn listen_at(path: &Path) -> io::Result<OwnedFd> {
 
 impl Drop for MetricsSocket {
     fn drop(&mut self) {
-        if self.place.starts_with('/') {
+        if self.file.is_some() && self.is_reachable() {
             let _ = sys::socket::unlink_own_socket(Path::new(&self.place));
         }
     }
@@ -147,7 +165,7 @@ pub(super) fn socket_of(
     if place.is_empty() {
         return None;
     }
-    if let Some(old) = old.filter(|old| old.place == *place) {
+    if let Some(old) = old.filter(|old| old.place == *place && old.is_reachable()) {
         return Some(old);
     }
     match MetricsSocket::open(place) {
