@@ -17,7 +17,6 @@ use std::time::{Duration, SystemTime};
 
 use config::tokens::{Purpose, Tokens};
 use crypto::hash::HashAlgorithm;
-use sys::socket::Connecting;
 
 /// The place without configuration: `user:.ssh/agent`.
 #[must_use]
@@ -168,8 +167,9 @@ pub fn remove_stale(place: &AgentPlace, owner: &SocketOwner<'_>, of_any_host: bo
     for entry in entries.flatten() {
         let name = entry.file_name();
         let is_ours = of_any_host || name.to_string_lossy().starts_with(&prefix);
-        if is_ours && is_old_socket(&entry) && is_abandoned(&entry.path()) {
-            let _ = sys::socket::unlink_own_socket(&entry.path());
+        let path = entry.path();
+        if is_ours && is_old_socket(&entry) && sys::socket::is_abandoned(&path) {
+            let _ = sys::socket::unlink_own_socket(&path);
         }
     }
 }
@@ -183,14 +183,6 @@ fn is_old_socket(entry: &fs::DirEntry) -> bool {
         .ok()
         .and_then(|time| SystemTime::now().duration_since(time).ok());
     found.file_type().is_socket() && age.is_some_and(|age| age > STALE_AFTER)
-}
-
-/// True if nobody listens at the socket; false if that is unknown.
-fn is_abandoned(path: &Path) -> bool {
-    match sys::socket::connect_unix(path) {
-        Ok(Connecting::Done(_) | Connecting::InProgress(_)) => false,
-        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-    }
 }
 
 /// The directory of a template; a relative one begins in the home directory.

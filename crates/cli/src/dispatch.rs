@@ -185,6 +185,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: |arguments| sys::process::exit_at_once(server::reader_main(&arguments)),
     },
     Subcommand {
+        name: "sshd-recorder",
+        links: &[],
+        help: None,
+        usage: None,
+        main: |arguments| sys::process::exit_at_once(server::recorder_main(&arguments)),
+    },
+    Subcommand {
         name: fido::ROLE,
         links: &[fido::ROLE],
         help: None,

@@ -91,6 +91,7 @@ fn a_reader_that_left_is_no_reason_to_panic() {
         &["sshd-auth"],
         &["sshd-session"],
         &["sshd-reader"],
+        &["sshd-recorder"],
         &["compress-provider"],
         &["pkcs11-helper"],
         &["gssapi-helper"],

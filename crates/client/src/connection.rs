@@ -317,7 +317,7 @@ impl OneConnection<'_> {
         let are_wanted = !is_program && SessionForwards::are_wanted(options, self.plan);
         let forwards = self.forwards(are_wanted, secured.driver.connection())?;
         let mut master = match self.plan.is_shared {
-            true => Master::listen(options, self.plan)?,
+            true => Master::listen(options, self.plan, !records.strategy.is_step_by_step())?,
             false => None,
         };
         let interface = forwards

@@ -27,8 +27,8 @@ use crate::pipelining::{Caution, Failure, RetryPolicy};
 use crate::prompt::Prompter;
 use crate::session::{AnyLocalEnd, FAILURE, LocalEnd, Plan, What};
 use crate::sharing::passenger::{self, Boarding, KeptPlace, Ride};
+use crate::sharing::proxy;
 use crate::sharing::socket;
-use crate::sharing::{pool, proxy};
 
 /// The version line that `-V` prints.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
@@ -341,13 +341,7 @@ fn ride(options: &ClientOptions, plan: &Plan) -> Result<Boarded, ClientError> {
     if !connection.control_master.uses_master() {
         return not(Some(path.to_owned()), kept);
     }
-    // Forwardings are the first master's.
-    let is_placed = !matches!(plan.what, What::Nothing | What::Forward(_))
-        && !passenger::wants_forwardings(options);
-    let pool = match is_placed {
-        true => pool::by_load(path, options),
-        false => pool::sockets(path, options),
-    };
+    let pool = passenger::pool(path, options);
     let has_one = pool.len() == 1;
     for path in pool {
         socket::check_length(&path)?;
@@ -433,10 +427,13 @@ fn connect_and_run(
     plan.is_shared = local.is_none()
         && options.connection.control_master.listens()
         && options.connection.control_path.is_some();
-    if is_alone && let Some(local) = local.as_deref_mut() {
-        let mut prompter = Prompter::for_login(options);
-        if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
-            return Ok(code);
+    if let Some(local) = local.as_deref_mut() {
+        // Several connections are for more speed than one has.
+        if is_alone && local.sharers() <= 1 {
+            let mut prompter = Prompter::for_login(options);
+            if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
+                return Ok(code);
+            }
         }
     }
     let own_options;

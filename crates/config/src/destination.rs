@@ -28,8 +28,18 @@ pub fn parse(text: &str) -> Option<Destination> {
     checked(user, host, None)
 }
 
-/// Parses the hops of `ProxyJump`, separated by commas; `None` if one is malformed.
-pub(crate) fn parse_hops(text: &str) -> Option<JumpTemplates> {
+/// True if `text` may be the value of `ProxyJump` and of `-J`.
+pub fn is_jump_list(text: &str) -> bool {
+    parse_jumps(text).is_some()
+}
+
+/// Parses the value of `ProxyJump`: hops separated by commas, or `none` for no hops; `None` if a hop
+/// is malformed. As in OpenSSH (`parse_jump`), quotes have no meaning, and `#` ends the hops anywhere.
+pub(crate) fn parse_jumps(text: &str) -> Option<JumpTemplates> {
+    let text = text.split('#').next().unwrap_or_default().trim_end();
+    if text.eq_ignore_ascii_case("none") {
+        return Some(JumpTemplates::default());
+    }
     let hops: Option<Vec<JumpHost>> = text.split(',').map(parse_hop).collect();
     Some(JumpTemplates {
         hops: hops?,
@@ -38,13 +48,16 @@ pub(crate) fn parse_hops(text: &str) -> Option<JumpTemplates> {
 }
 
 /// True if the user and host of a hop, now expanded, contain no characters that must not reach a
-/// shell or a log.
-pub(crate) fn is_safe_hop(hop: &JumpHost) -> bool {
-    checked(hop.user.clone(), &hop.host, hop.port).is_some()
+/// shell or a log. `is_last`: this process connects to it. The process of the last hop gets a list of
+/// those before, in which no name may end a hop.
+pub(crate) fn is_safe_hop(hop: &JumpHost, is_last: bool) -> bool {
+    let ends_hop = |text: &str| text.contains([',', '#']);
+    let splits = ends_hop(&hop.host) || hop.user.as_deref().is_some_and(ends_hop);
+    checked(hop.user.clone(), &hop.host, hop.port).is_some() && (is_last || !splits)
 }
 
 /// Parses one hop of `ProxyJump`: `[user@]host[:port]` or a URI.
-pub fn parse_hop(text: &str) -> Option<JumpHost> {
+fn parse_hop(text: &str) -> Option<JumpHost> {
     let destination = match strip_scheme(text) {
         Some(rest) => parse_uri(rest)?,
         None => parse_with_port(text, false)?,

@@ -19,6 +19,7 @@ use super::link::{PendingOutput, SocketLink};
 use super::notice::Notice;
 use super::poller::Poller;
 use super::probe::Probe;
+use super::source::Tap;
 use super::stall_accounting::{LoopTimes, StallAccounting};
 
 /// The memory that is returned to the system when the idle connection has freed its buffers.
@@ -164,6 +165,12 @@ impl Driver {
     ) -> io::Result<()> {
         let sources = &mut self.attachments.sources;
         sources.attach((channel, stream), fd, &mut self.poller)
+    }
+
+    /// Passes the bytes that a source reads from now on to `tap` as well. Does nothing without such a
+    /// source.
+    pub fn set_tap(&mut self, channel: ChannelId, stream: Stream, tap: Tap) {
+        self.attachments.sources.set_tap((channel, stream), tap);
     }
 
     /// Returns true if the source is readable now; the next turn then reads it. False without such

@@ -54,5 +54,6 @@ pub use packet_bridge::{
     BridgeCommand, BridgeEnd, BridgeLimits, BridgeProgress, PacketBridge, WorkerInput,
 };
 pub use quality::is_interactive;
+pub use source::Tap;
 pub use stall_accounting::LoopTimes;
 pub use thread_waker::ThreadWaker;

@@ -56,6 +56,14 @@ impl Sources {
         Ok(())
     }
 
+    /// Passes the bytes that the source reads from now on to `tap` as well. Does nothing without such a
+    /// source.
+    pub(super) fn set_tap(&mut self, key: StreamKey, tap: Tap) {
+        if let Some(source) = self.by_stream.get_mut(&key) {
+            source.tap = Some(tap);
+        }
+    }
+
     pub(super) fn detach(&mut self, key: StreamKey, poller: &mut Poller) -> Option<OwnedFd> {
         self.ready.retain(|ready| *ready != key);
         Some(self.by_stream.remove(&key)?.fd.detach(poller))
@@ -167,6 +175,10 @@ impl Sources {
     }
 }
 
+/// Gets the bytes that a source reads, in order, before they are sent. The connection waits for it, and
+/// ends with its error.
+pub type Tap = Box<dyn FnMut(&[u8]) -> io::Result<()> + Send>;
+
 pub(super) struct ChannelSource {
     fd: ChannelFd,
     /// Bytes that are left of its turn.
@@ -178,6 +190,8 @@ pub(super) struct ChannelSource {
     together: usize,
     /// Packets being filled, with the bytes that each may hold.
     packets: Vec<(PacketBuf, usize)>,
+    /// Gets a copy of all bytes.
+    tap: Option<Tap>,
 }
 
 impl ChannelSource {
@@ -188,6 +202,7 @@ impl ChannelSource {
             has_bulk: false,
             together: 1,
             packets: Vec::new(),
+            tap: None,
         }
     }
 
@@ -289,6 +304,9 @@ impl ChannelSource {
             }
             // The read placed the bytes in the buffer already.
             let Ok(_) = buf.fill_with(filled, |_| Ok::<_, Infallible>(filled));
+            if let Some(tap) = &mut self.tap {
+                tap(buf.payload())?;
+            }
             connection.channel_send(channel, stream, buf)?;
             left -= filled;
             packets += 1;

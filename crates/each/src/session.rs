@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use client::session::{AnyLocalEnd, LocalEnd};
+use client::session::{AnyLocalEnd, LocalEnd, ServerFacts};
 use driver::{ChannelHandler, ChannelIo, HandlerProgress};
 use proto::{Error, Stream};
 use sys::epoll::EventFd;
@@ -112,7 +112,7 @@ impl LocalEnd for CommandEnd {
         &self.control.waker
     }
 
-    fn logged_in(&mut self, _reads_on: bool, _is_fulmar: bool) {}
+    fn logged_in(&mut self, _server: ServerFacts) {}
 
     fn has_no_input(&self) -> bool {
         self.input.is_none()

@@ -14,6 +14,10 @@ pub const ROLE_SESSION: &str = "sshd-session";
 /// directory, uid and gid of its sandbox; none when not started as root.
 pub const ROLE_READER: &str = "sshd-reader";
 
+/// First argument of a recorder, which writes the output of a terminal to a file. Its further arguments
+/// are the empty directory, uid and gid of its sandbox.
+pub const ROLE_RECORDER: &str = "sshd-recorder";
+
 /// The network socket, in every role. The monitor holds it but never reads from it. A pre-forked
 /// monitor and its auth process receive it later, attached to a message.
 pub const NETWORK_FD: i32 = 3;
@@ -46,6 +50,18 @@ pub const SESSION_BINARY_FD: i32 = 5;
 pub const READER_SOCKET_FD: i32 = 3;
 /// Longest message to a reader, in bytes.
 pub const MAX_READER_MESSAGE_BYTES: usize = 64 * 1024;
+/// The answer to a request for metrics that no reader can take, by the listener or a full reader
+/// (RFC 9110 §15.6.4). A reader gives up requests that are not whole after five seconds.
+pub const METRICS_REFUSAL: &[u8] = b"HTTP/1.0 503 Service Unavailable\r\n\
+    Content-Type: text/plain\r\nRetry-After: 5\r\nConnection: close\r\n\r\n\
+    too many requests for metrics at once; ask again in a few seconds\n";
+
+/// Recorder: the pipe from the session process.
+pub const RECORDER_PIPE_FD: i32 = 3;
+/// Bytes that this pipe holds, and that a recorder reads at once.
+pub const RECORDER_PIPE_BYTES: usize = 512 * 1024;
+/// Recorder: the new file.
+pub const RECORDER_FILE_FD: i32 = 4;
 
 /// The types of channels that [`crate::TrafficReport`] counts, in its order.
 pub const COUNTED_CHANNELS: [&str; 12] = [
@@ -63,7 +79,7 @@ pub const COUNTED_CHANNELS: [&str; 12] = [
     names::CHANNEL_AGENT,
 ];
 
-/// Exit statuses of the auth process, which tell the monitor how it ended.
+/// Exit statuses of the auth process and of recorders, which tell the monitor how they ended.
 pub mod exit {
     /// The client disconnected or broke the protocol, or the login was handed over.
     pub const DONE: i32 = 0;
@@ -72,6 +88,8 @@ pub mod exit {
     /// The start record or the sandbox failed. The process neither read from nor wrote to the
     /// client, so that no client can cause this status.
     pub const NOT_STARTED: i32 = 2;
+    /// The file system or quota of a recording is full.
+    pub const NO_SPACE: i32 = 3;
 }
 
 /// A report from the monitor to the listener, one byte on [`MONITOR_NEWS_FD`]. If the pipe closes

@@ -1,6 +1,7 @@
 //! The unprivileged processes of the server: [`auth`] speaks to a client that has not logged in,
 //! inside a sandbox; [`session`] serves a client that has, as its user; [`reader`] reads the headers
-//! of load balancers for the listener, inside a sandbox; [`sftp_server`] serves files for any sshd.
+//! of load balancers for the listener, inside a sandbox; [`recorder`] writes the output of a terminal to a
+//! file, inside a sandbox; [`sftp_server`] serves files for any sshd.
 //!
 //! The monitor executes auth and session as their own processes with the descriptors that `privsep::roles` lists.
 //! Both ask the monitor over `privsep`'s RPC ([`rpc`]) for everything that needs a secret or a
@@ -20,6 +21,7 @@ extern crate sys;
 mod auth;
 mod log;
 mod reader;
+mod recorder;
 mod rpc;
 mod session;
 pub mod sftp_server;
@@ -27,4 +29,5 @@ mod transport;
 
 pub use auth::{auth_main, greeting};
 pub use reader::reader_main;
+pub use recorder::recorder_main;
 pub use session::session_main;

@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use privsep::frame::HEADER_BYTES;
 use privsep::{Frame, FrameError, FrameHeader, Message};
 
-/// Most descriptors of an answer: master and slave of a terminal.
-const MAX_DESCRIPTORS: usize = 2;
+/// Most descriptors of an answer: master and slave of a terminal, and its recorder's pipe.
+const MAX_DESCRIPTORS: usize = 3;
 
 /// Failure of the RPC. The process cannot continue after any of these.
 #[derive(Debug)]

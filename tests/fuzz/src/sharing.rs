@@ -1,6 +1,8 @@
 //! Messages between the master of a shared connection and its passengers.
 
-use client::sharing::message::{ForwardWish, MasterReply, PassengerRequest, SessionWish, Wish};
+use client::sharing::message::{
+    ForwardWish, MasterFacts, MasterReply, PassengerRequest, SessionWish, Wish,
+};
 use config::forward::{ForwardKind, ForwardSpec};
 
 /// A message of either side, without its length.
@@ -72,7 +74,10 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
     let replies = [
         MasterReply::Hello {
             version: 4,
-            has_info: true,
+            master: MasterFacts {
+                has_info: true,
+                server_version: Some("SSH-2.0-OpenSSH_9.2p1".into()),
+            },
         },
         MasterReply::Proxy(7),
         MasterReply::Info(7, true, "tcp".into()),

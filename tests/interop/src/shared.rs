@@ -196,11 +196,26 @@ pub fn greet(path: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(path).expect("the master");
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.write_all(b"\0\0\0\x08\0\0\0\x01\0\0\0\x04").unwrap();
-    let mut hello = [0; 25];
-    stream.read_exact(&mut hello).expect("HELLO");
-    let expected = b"\0\0\0\x15\0\0\0\x01\0\0\0\x04\0\0\0\x04info\0\0\0\x010";
-    assert_eq!(&hello, expected);
+    let hello = read_packet(&mut stream);
+    let expected =
+        b"\0\0\0\x01\0\0\0\x04\0\0\0\x04info\0\0\0\x010\0\0\0\x1dserver-version@fulmar.invalid";
+    let (before, version) = hello.split_at(expected.len());
+    assert_eq!(before, expected);
+    assert!(version[4..].starts_with(b"SSH-2.0-"), "{version:?}");
     stream
+}
+
+/// The next message, without its length.
+///
+/// # Panics
+/// If none comes.
+pub fn read_packet(stream: &mut UnixStream) -> Vec<u8> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("a message");
+    let length = usize::try_from(u32::from_be_bytes(length)).expect("a length");
+    let mut message = vec![0; length];
+    stream.read_exact(&mut message).expect("a message");
+    message
 }
 
 /// A message with its length in front.

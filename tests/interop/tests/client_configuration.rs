@@ -70,6 +70,11 @@ const CASES: &[Case] = &[
     ("ProxyJump ::1\n", &[], Say("Invalid ProxyJump \"::1\"")),
     ("ProxyJump a,,b\n", &[], Say("Invalid ProxyJump \"a,,b\"")),
     ("", &["-J", "::1"], Say("Invalid -J argument")),
+    ("", &["-J", "none,a"], Print(&["proxyjump none,a"])),
+    ("", &["-J", "a "], Print(&["proxyjump a"])),
+    ("", &["-J", "u@a:22,b # $c"], Print(&["proxyjump u@a:22,b"])),
+    ("", &["-J", "#"], Say("Invalid -J argument")),
+    ("", &["-J", "a,"], Say("Invalid -J argument")),
     (
         "",
         &["-J", "a", "-J", "b"],

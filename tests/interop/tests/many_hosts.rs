@@ -138,7 +138,13 @@ fn mpirun_starts_its_daemons_by_our_client() {
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         let found = match run(&mut command, Input::Nothing, limit) {
-            Err(error) if error.kind() == ErrorKind::TimedOut && attempt < MPI_ATTEMPTS => continue,
+            Err(error) if error.kind() == ErrorKind::TimedOut && attempt < MPI_ATTEMPTS => {
+                // All clients have done their part.
+                let log = site.running.daemon.log();
+                assert_eq!(log.matches("Accepted publickey").count(), count, "{log}");
+                println!("mpirun waits for daemons that have started (attempt {attempt})");
+                continue;
+            }
             found => found.expect("mpirun ends"),
         };
         assert_eq!(found.status, 0, "{}", found.summary());

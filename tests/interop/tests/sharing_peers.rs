@@ -2,6 +2,8 @@
 //! configuration and from a pool of connections.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -13,7 +15,9 @@ use interop::peers::ours::Kind;
 use interop::process::{Background, Input};
 use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
-use interop::shared::{LIMIT, Shared, assert_has, assert_is, each, each_with, ours};
+use interop::shared::{
+    LIMIT, Shared, assert_has, assert_is, each, each_with, ours, packet, read_packet,
+};
 use interop::site::{HOST, finish, program};
 use interop::terminal::Terminal;
 
@@ -386,4 +390,88 @@ fn a_session_costs_its_master_eight_kibibytes() {
     );
     drop(all);
     shared.ends(master);
+}
+
+/// The first message of SFTP: version 3.
+const INIT: &[u8] = b"\0\0\0\x05\x01\0\0\0\x03";
+
+/// What `sftp` says first on the connection of a master that has told this version of the server: the data
+/// that it sends before any answer to them. With `more` that is expected to be more than INIT.
+fn first_words(shared: &Shared, server: Option<&str>, more: bool) -> Vec<u8> {
+    let listener = UnixListener::bind(shared.path()).expect("a socket");
+    let mut command = program(&shared.site, "sftp");
+    let option = format!("ControlPath={}", shared.path().display());
+    command.args(["-o", &option, HOST]).stdin(Stdio::piped());
+    let _sftp = Background::start(&mut command).expect("sftp");
+    listener.set_nonblocking(true).expect("a listener");
+    let mut passenger = None;
+    let comes = until(LIMIT, || {
+        passenger = listener.accept().ok();
+        passenger.is_some()
+    });
+    assert!(comes, "no passenger");
+    let (mut stream, _) = passenger.expect("a passenger");
+    stream.set_nonblocking(false).expect("a stream");
+    stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+    assert_eq!(read_packet(&mut stream)[..4], *b"\0\0\0\x01");
+    let id = read_packet(&mut stream)[4..8].to_vec();
+    let told = server.map_or_else(Vec::new, |server| {
+        let name = packet(&[b"server-version@fulmar.invalid"]);
+        [name, packet(&[server.as_bytes()])].concat()
+    });
+    let hello = packet(&[b"\0\0\0\x01\0\0\0\x04", &told]);
+    let pid = std::process::id().to_be_bytes();
+    let alive = packet(&[b"\x80\0\0\x05", &id, &pid]);
+    stream.write_all(&[hello, alive].concat()).expect("sftp");
+    let asked = read_packet(&mut stream);
+    assert_eq!(asked[..4], *b"\x10\0\0\x0f", "not proxy mode");
+    let mut answer = packet(&[b"\x80\0\0\x0f", &asked[4..8]]);
+    let number = |message: &[u8], at: usize| message[at..at + 4].to_vec();
+    let open = loop {
+        stream.write_all(&answer).expect("sftp");
+        answer.clear();
+        let message = read_packet(&mut stream);
+        if message[1] == 90 {
+            break message;
+        }
+    };
+    assert_eq!(open[2..13], *b"\0\0\0\x07session");
+    let theirs = number(&open, 13);
+    let confirmed = packet(&[b"\0\x5b", &theirs, b"\0\0\0\x09\0\x20\0\0\0\0\x80\0"]);
+    stream.write_all(&confirmed).expect("sftp");
+    let mut data = Vec::new();
+    // Those who say more do so at once; of the others it shows in two seconds that they do not.
+    let silence = Duration::from_secs(if more { 60 } else { 2 });
+    stream.set_read_timeout(Some(silence)).expect("a limit");
+    let mut head = [0; 4];
+    while (!more || data.len() <= INIT.len()) && stream.read_exact(&mut head).is_ok() {
+        let mut message = vec![0; u32::from_be_bytes(head) as usize];
+        stream.read_exact(&mut message).expect("a message");
+        match message[1] {
+            // The request for the subsystem.
+            98 => {
+                let granted = packet(&[b"\0\x63", &theirs]);
+                stream.write_all(&granted).expect("sftp");
+            }
+            94 => data.extend_from_slice(&message[10..]),
+            _ => {}
+        }
+    }
+    fs::remove_file(shared.path()).expect("its end");
+    data
+}
+
+#[test]
+fn copies_ask_more_at_once_where_the_master_names_a_server_that_is_known() {
+    let shared = ours("");
+    for unknown in [None, Some("SSH-2.0-unknown")] {
+        assert_eq!(first_words(&shared, unknown, false), INIT, "{unknown:?}");
+    }
+    for known in ["SSH-2.0-OpenSSH_9.2p1", "SSH-2.0-Fulmar_0.1.0"] {
+        let words = first_words(&shared, Some(known), true);
+        assert!(
+            words.starts_with(INIT) && words.len() > INIT.len(),
+            "{words:?}"
+        );
+    }
 }

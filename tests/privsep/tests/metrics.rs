@@ -32,6 +32,9 @@ impl Measured {
             file.display()
         );
         let server = Sshd::start(Config::new(&first));
+        // It listens for logins first.
+        let listens = until(LIMIT, || UnixStream::connect(&socket).is_ok());
+        assert!(listens, "{}", server.daemon.log());
         Self { server, folder }
     }
 
@@ -219,25 +222,113 @@ fn those_who_ask_oddly_hold_nobody_up() {
     let _ = large.write_all(&[b'x'; 100_000]);
     let said = |bytes: &[u8]| {
         let mut stream = measured.connection();
-        stream.write_all(bytes).expect("some bytes");
-        stream.shutdown(Shutdown::Write).expect("an end");
+        // The server may refuse and close before all of it is written.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
         answer
     };
-    // A request that comes while the reader has its hands full is closed, and asks again.
+    // A request that comes while the reader has its hands full is refused, and asks again.
     let found = until(LIMIT, || {
-        said(b"GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 ")
+        let answer = said(b"GET / HTTP/1.0\r\n\r\n");
+        let is_refused = answer.starts_with("HTTP/1.0 503 ");
+        assert!(
+            is_refused || answer.starts_with("HTTP/1.0 404 "),
+            "{answer:?}"
+        );
+        !is_refused
     });
     assert!(found);
     assert!(said(b"\0\0\0\r\n\r\n").starts_with("HTTP/1.0 400 "));
     assert_eq!(said(b""), "");
     measured.server.lets_in(&guest.name, &key);
     measured.reaches("fulmar_sshd_connections_total{end=\"logged_in\"}", 1.0);
-    // Those who say nothing are closed after 5 seconds.
+    // Those who say nothing are closed after 5 seconds, or refused if they came too fast.
     for mut stream in silent {
-        assert_eq!(stream.read(&mut [0; 10]).expect("an end"), 0);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let is_refused = answer.starts_with(b"HTTP/1.0 503 ");
+        assert!(answer.is_empty() || is_refused, "{answer:?}");
     }
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_no_reason_for_silence() {
+    if !possible("a reader that is stopped") {
+        return;
+    }
+    let measured = Measured::start("");
+    measured.text();
+    let is_reader = |facts: &Facts| facts.command_line.starts_with("fulmar sshd-reader");
+    let reader = measured.server.processes().into_iter().find(is_reader);
+    let pid = i32::try_from(reader.expect("the reader").pid).expect("a pid");
+    let reader = sys::process::PidFd::open(pid).expect("the reader");
+    reader.signal(Signal::STOP).expect("a signal to it");
+    // The reader's socket has space for some of them.
+    let mut asked: Vec<UnixStream> = Vec::new();
+    let mut refused = Vec::new();
+    while refused.is_empty() && asked.len() < 1000 {
+        let mut stream = measured.connection();
+        // The listener may have refused it already.
+        let _ = stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
+        stream.set_nonblocking(true).expect("a socket");
+        asked.push(stream);
+        for stream in &mut asked {
+            // The end of one that is refused may be a reset.
+            let _ = stream.read_to_end(&mut refused);
+        }
+    }
+    reader.signal(Signal::CONT).expect("a signal to it");
+    let refused = String::from_utf8_lossy(&refused);
+    assert!(refused.starts_with("HTTP/1.0 503 "), "{refused:?}");
+    // It answers the others first.
+    let is_served = || {
+        let mut stream = measured.connection();
+        let _ = stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer.starts_with(b"HTTP/1.0 200 ")
+    };
+    assert!(until(LIMIT, is_served), "{}", measured.server.daemon.log());
+}
+
+#[test]
+fn without_descriptors_the_listener_waits() {
+    if !possible("a listener without descriptors") {
+        return;
+    }
+    let Some(prlimit) = installed("prlimit") else {
+        return skipped("a listener without descriptors", &"no prlimit");
+    };
+    let measured = Measured::start("PreauthSpares 0");
+    measured.text();
+    let pid = measured.server.daemon.pid();
+    let listener = || Facts::of(pid).expect("the listener");
+    let limit_to = |soft: &str| {
+        let mut command = Command::new(&prlimit);
+        command.args(["--pid", &pid.to_string(), &format!("--nofile={soft}:")]);
+        let outcome = run(&mut command, Input::Nothing, LIMIT).expect("prlimit");
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    };
+    let (before, _) = listener().limit("Max open files");
+    let open = listener().descriptors;
+    let free = (0..).find(|number| !open.contains_key(number));
+    limit_to(&free.expect("a number").to_string());
+    let mut waiting = measured.connection();
+    waiting
+        .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+        .expect("a request");
+    measured.server.logs("MetricsListen: accept: ");
+    // A process that spins never waits.
+    let waits = || listener().number("voluntary_ctxt_switches");
+    let begun = waits();
+    let has_waited = until(LIMIT, || waits() >= begun + 5);
+    limit_to(&before);
+    assert!(has_waited, "{}", measured.server.daemon.log());
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
 }
 
 #[test]
@@ -310,7 +401,9 @@ fn a_loopback_address_serves_them_and_a_reload_moves_them() {
         stream.read_to_string(&mut answer).ok()?;
         Some(answer)
     };
-    assert!(asked(first).expect("an answer").ends_with("# EOF\n"));
+    // It listens for logins first.
+    let is_served = || asked(first).is_some_and(|answer| answer.ends_with("# EOF\n"));
+    assert!(until(LIMIT, is_served), "{}", server.daemon.log());
     server.rewrite(Config::new(&line(second)));
     server.hang_up();
     assert!(

@@ -1,4 +1,31 @@
-//! Reads the dependencies of a Cargo.toml, in the forms that this workspace uses.
+//! The workspace's packages, and the names in their Cargo.toml, in the forms that this workspace uses.
+
+use std::path::Path;
+
+/// Directories that are packages or contain packages.
+const PLACES: &[&str] = &["benches", "crates", "tests", "xtask"];
+
+/// The directories of all packages, as paths from the workspace's root, in order.
+pub(crate) fn packages(root: &Path) -> Vec<String> {
+    let mut packages = Vec::new();
+    for place in PLACES {
+        let inside = std::fs::read_dir(root.join(place))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let inside = inside.map(|entry| format!("{place}/{}", entry.file_name().to_string_lossy()));
+        let all = inside.chain([(*place).to_owned()]);
+        packages.extend(all.filter(|shown| root.join(shown).join("Cargo.toml").exists()));
+    }
+    packages.sort();
+    packages
+}
+
+/// The name of the package.
+pub(crate) fn package_name(manifest: &str) -> Option<&str> {
+    let line = lines(manifest, "package").find(|line| name(line) == Some("name"))?;
+    line.split('"').nth(1)
+}
 
 /// Names in a table of dependencies, `[dependencies]` or `[dev-dependencies]`, in the file's order.
 pub(super) fn names<'t>(manifest: &'t str, table: &str) -> Vec<&'t str> {

@@ -10,6 +10,7 @@ mod sources;
 mod unused;
 mod words;
 
+pub(crate) use manifest::{package_name, packages};
 pub(crate) use sources::rust_files;
 
 /// The workspace's root.

@@ -6,9 +6,6 @@ use std::path::Path;
 use super::manifest;
 use super::sources::rust_files;
 
-/// Directories that are crates or contain crates.
-const PLACES: &[&str] = &["benches", "crates", "tests", "xtask"];
-
 /// True if the code names the crate: `name::…`, `use name;` or `use name as …`.
 fn is_named(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
@@ -74,18 +71,8 @@ fn unused(folder: &Path, shown: &str) -> Vec<String> {
 /// One line for each broken rule.
 pub(super) fn broken(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
-    for place in PLACES {
-        let inside = std::fs::read_dir(root.join(place))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let inside = inside.map(|entry| format!("{place}/{}", entry.file_name().to_string_lossy()));
-        for shown in inside.chain([(*place).to_owned()]) {
-            let folder = root.join(&shown);
-            if folder.join("Cargo.toml").exists() {
-                lines.extend(unused(&folder, &shown));
-            }
-        }
+    for shown in manifest::packages(root) {
+        lines.extend(unused(&root.join(&shown), &shown));
     }
     lines.sort();
     lines

@@ -1,11 +1,11 @@
-//! The tests in documentation: rustdoc reads a whole crate to find them, so it is given only the crates
-//! that have some.
+//! The tests in documentation: rustdoc reads a whole library to find them, so it is given only the
+//! libraries that have some.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use super::record::Program;
-use crate::check::rust_files;
+use crate::check::{self, rust_files};
 
 /// Their name among the test programs.
 pub(super) const NAME: &str = "documentation";
@@ -26,24 +26,22 @@ pub(super) fn program(root: &Path) -> Program {
     }
 }
 
-/// The crates with such tests. A crate's folder has its name.
+/// The names of the workspace's packages whose libraries have such tests: cargo finds none in programs.
 fn packages(root: &Path) -> Vec<OsString> {
-    let crates = std::fs::read_dir(root.join("crates"));
-    let mut packages: Vec<OsString> = crates
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|folder| {
-            let mut files = Vec::new();
-            rust_files(&folder.path().join("src"), &mut files);
-            files
-                .iter()
-                .any(|file| std::fs::read_to_string(file).is_ok_and(|text| has_test(&text)))
-        })
-        .map(|folder| folder.file_name())
-        .collect();
-    packages.sort();
-    packages
+    let folders = check::packages(root).into_iter();
+    let named = folders.filter_map(|folder| {
+        let folder = root.join(folder);
+        let source = folder.join("src");
+        let mut files = Vec::new();
+        if source.join("lib.rs").exists() {
+            rust_files(&source, &mut files);
+        }
+        let texts = files.iter().map(std::fs::read_to_string);
+        texts.flatten().find(|text| has_test(text))?;
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+        check::package_name(&manifest).map(OsString::from)
+    });
+    named.collect()
 }
 
 /// True if a comment of documentation has a block of code, which is not marked as plain text, or
@@ -84,6 +82,28 @@ mod tests {
             "    //! ```text\n    //! a\n    //! ```\nfn f() {}\n"
         ));
         assert!(!has_test("// ```\nlet fence = \"```\";\n"));
+    }
+
+    #[test]
+    fn libraries_are_found_wherever_they_are_and_by_their_names() {
+        let name = format!("xtask-documentation-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        for (folder, package, source) in [
+            ("crates/one", "one", "lib.rs"),
+            ("crates/program", "program", "main.rs"),
+            ("tests/two", "two-tests", "lib.rs"),
+            ("xtask/three", "three", "lib.rs"),
+        ] {
+            let folder = root.join(folder);
+            std::fs::create_dir_all(folder.join("src")).unwrap();
+            let manifest = format!("[package]\nversion = \"1\"\nname = \"{package}\"\n");
+            std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+            let text = "/// ```\n/// f();\n/// ```\nfn f() {}\n";
+            std::fs::write(folder.join("src").join(source), text).unwrap();
+        }
+        let found = packages(&root);
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, ["one", "two-tests", "three"]);
     }
 
     #[test]

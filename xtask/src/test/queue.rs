@@ -1,5 +1,5 @@
 //! Runs test programs, several at once. The output of each goes to a file: that of a failed one is
-//! printed whole, of the others one line and what they skipped.
+//! printed whole, of the others one line and what they skipped. One that runs for long is named meanwhile.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -7,14 +7,19 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::record::Program;
 
 /// How tests name what they pass over (`interop::report::skipped`).
 const SKIPPED: &str = "skipped: ";
+
+/// Time after which a program is named that still runs.
+const LONG: Duration = Duration::from_secs(120);
+/// Time after which it is named again.
+const LONGER: Duration = Duration::from_secs(300);
 
 /// A program that ran.
 #[derive(Debug)]
@@ -105,7 +110,14 @@ fn skipped(output: &str) -> impl Iterator<Item = &str> {
 fn run(program: &Program, folder: &Path) -> Run {
     let log = folder.join(format!("{}.log", log_name(program)));
     let begun = Instant::now();
-    let failure = match status(program, &log) {
+    let report = || {
+        let (name, seconds) = (&program.name, begun.elapsed().as_secs());
+        println!(
+            "{name} has run for {seconds} s; its output: {}",
+            log.display()
+        );
+    };
+    let failure = match reported(|| status(program, &log), (LONG, LONGER), report) {
         Ok(status) => failure(status),
         Err(error) => Some(error.to_string()),
     };
@@ -115,6 +127,28 @@ fn run(program: &Program, folder: &Path) -> Run {
         failure,
         log,
     }
+}
+
+/// Calls `report` while `work` lasts: after the first time, and after each further second one.
+fn reported<T>(
+    work: impl FnOnce() -> T,
+    (first, further): (Duration, Duration),
+    report: impl Fn() + Send,
+) -> T {
+    let (end, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut next = first;
+            // The other end is closed when the work is done.
+            while ended.recv_timeout(next) == Err(mpsc::RecvTimeoutError::Timeout) {
+                report();
+                next = further;
+            }
+        });
+        let done = work();
+        drop(end);
+        done
+    })
 }
 
 /// The file name of the program, which is unique, or a name without one.
@@ -201,6 +235,17 @@ mod tests {
         assert_eq!(runs[2].failure.as_deref(), Some("killed by signal 9"));
         assert_eq!(runs[3].failure.as_deref(), Some("exit status 3"));
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn long_work_is_reported_again_and_again_and_short_work_never() {
+        let (send, receive) = mpsc::channel();
+        let soon = Duration::from_millis(1);
+        let later = LONG + LONGER;
+        let seen = || (receive.recv(), receive.recv());
+        let report = move || send.send(()).unwrap_or_default();
+        assert_eq!(reported(seen, (soon, soon), report), (Ok(()), Ok(())));
+        assert_eq!(reported(|| 7, (later, later), || unreachable!()), 7);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::thread;
 use super::load::{self, LoadTarget};
 use super::tunnel::Tunnel;
 use super::{
-    Column, ForwardPart, ForwardStand, IDLE, Route, RouteManner, by_turns, empty_group, stats,
+    Column, ForwardPart, ForwardStand, IDLE, Route, RouteManner, allow_connections, by_turns,
+    empty_group, stats,
 };
 use crate::figures::{BenchEntry, BenchGroup};
 use crate::harness::{ServerHost, Tree};
@@ -35,6 +36,7 @@ impl ForwardStand<'_> {
         by_turns(bench, ForwardPart::IdlePing, group, |index| {
             let ends = *chains.get(index).ok_or("no such chain")?;
             let count = bench.settings.connections.unwrap_or(IDLE);
+            allow_connections(count)?;
             let target =
                 LoadTarget::start(&self.far, ForwardPart::IdlePing.service(&bench.settings))?;
             let mut tunnels = Vec::new();

@@ -99,7 +99,7 @@ fn serve(listener: &OwnedFd, stop: &EventFd, service: Service) -> io::Result<()>
             match event.token {
                 STOP => return Ok(()),
                 LISTENER => {
-                    while let Ok((socket, _)) = sys::socket::accept(listener) {
+                    while let Some(socket) = accepted(listener)? {
                         sys::socket::set_nodelay(&socket, true)?;
                         if service == Service::Echo {
                             epoll.add(&socket, next, Interest::READABLE)?;
@@ -118,6 +118,18 @@ fn serve(listener: &OwnedFd, stop: &EventFd, service: Service) -> io::Result<()>
                 }
             }
         }
+    }
+}
+
+/// The next connection; `None` if there is none now. An error, as of a program without descriptors,
+/// ends the target, which the loads see.
+fn accepted(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    match sys::socket::accept(listener) {
+        Ok((socket, _)) => Ok(Some(socket)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted => Ok(None),
+            _ => Err(error),
+        },
     }
 }
 

@@ -12,6 +12,8 @@ mod tunnel;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 
+use sys::process::{Limit, Resource};
+
 use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, EntryKind, Per, Unit};
 use super::idle::{REST, proportional_kib};
 use super::options::{BenchRow, BenchSettings};
@@ -38,6 +40,10 @@ const AT_ONCE: usize = 64;
 const CONNECTIONS: usize = 5000;
 /// Idle connections.
 const IDLE: usize = 2000;
+/// Forwarded connections that a login holds, of ours.
+const LOGIN_MOST: usize = 4096;
+/// Open files of this program beside those of connections.
+const OTHER_FILES: u64 = 200;
 /// Connections of a round over a long path.
 const FIRST_BYTES: usize = 5;
 /// MiB of a stream over a long path when the command line says nothing.
@@ -257,7 +263,7 @@ struct Run<'a> {
 
 /// Measures each part that was asked for.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
-    raise_open_files().map_err(|error| error.to_string())?;
+    allow_connections(AT_ONCE)?;
     let mut stand = ForwardStand {
         bench,
         harnesses: bench.harnesses(&bench.servers, ""),
@@ -299,11 +305,38 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// Every connection takes two descriptors here; the measured programs inherit the limit.
-fn raise_open_files() -> std::io::Result<()> {
-    use sys::process::{Limit, Resource};
-    let Limit { hard, .. } = sys::process::limit(Resource::OpenFiles)?;
-    sys::process::set_limit(Resource::OpenFiles, Limit { soft: hard, hard })
+/// Raises the limit of open files to the hard one, for `count` connections with both ends in this
+/// program; above it if they need more and this user may. The measured programs inherit the limit.
+///
+/// # Errors
+/// The limit that is missing, in words.
+fn allow_connections(count: usize) -> Result<(), String> {
+    let ends = u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(2);
+    let needed = ends.saturating_add(OTHER_FILES);
+    let limit = |error: std::io::Error| format!("the limit of open files: {error}");
+    let Limit { hard, .. } = sys::process::limit(Resource::OpenFiles).map_err(limit)?;
+    let set = |files| sys::process::set_limit(Resource::OpenFiles, Limit::both(files));
+    if needed > hard && set(needed).is_ok() {
+        return Ok(());
+    }
+    set(hard).map_err(limit)?;
+    if needed <= hard {
+        return Ok(());
+    }
+    Err(format!(
+        "{count} connections need {needed} open files in the bench, and the hard limit is {hard}: raise it (ulimit -Hn) or ask for fewer connections (--connections)"
+    ))
+}
+
+/// As [`allow_connections`], for idle connections of one login beside its first one.
+fn allow_idle(count: usize) -> Result<(), String> {
+    if count >= LOGIN_MOST {
+        return Err(format!(
+            "a login holds {LOGIN_MOST} forwarded connections, {} of them idle (--connections); the part idle-ping divides more among several logins",
+            LOGIN_MOST - 1
+        ));
+    }
+    allow_connections(count)
 }
 
 struct ForwardStand<'a> {
@@ -327,6 +360,9 @@ impl ForwardStand<'_> {
 
     fn once(&mut self, part: ForwardPart, route: Route) -> Result<(Sample, Vec<Column>), Miss> {
         let settings = &self.bench.settings;
+        if part == ForwardPart::Idle {
+            allow_idle(settings.connections.unwrap_or(IDLE))?;
+        }
         let (load_end, target_end) = match part.form() {
             ForwardForm::Remote => (self.far.clone(), self.near.clone()),
             _ => (self.near.clone(), self.far.clone()),
@@ -612,5 +648,33 @@ impl Run<'_> {
             }
         }
         Ok(ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_open_files_is_raised_or_named() {
+        allow_connections(AT_ONCE).unwrap();
+        let raised = sys::process::limit(Resource::OpenFiles).unwrap();
+        assert_eq!(raised.soft, raised.hard);
+        // More than any kernel permits.
+        let missing = allow_connections(1 << 40).unwrap_err();
+        let said = format!(
+            "1099511627776 connections need 2199023255752 open files in the bench, and the hard limit is {}: ",
+            raised.hard
+        );
+        assert!(missing.starts_with(&said), "{missing}");
+        assert_eq!(sys::process::limit(Resource::OpenFiles).unwrap(), raised);
+    }
+
+    #[test]
+    fn one_login_holds_no_more_than_the_server_lets_it() {
+        assert!(allow_idle(20).is_ok());
+        let missing = allow_idle(4096).unwrap_err();
+        let said = "a login holds 4096 forwarded connections, 4095 of them idle (--connections); ";
+        assert!(missing.starts_with(said), "{missing}");
     }
 }

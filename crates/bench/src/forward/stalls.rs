@@ -194,6 +194,7 @@ impl<'a> StallLab<'a> {
             Hindrance::Target => asked(&socks_request(self.silent.address)),
             Hindrance::Name => asked(&socks_name_request(DEAD_NAME, 80)),
             Hindrance::Idle => {
+                super::allow_connections(IDLE).map_err(io::Error::other)?;
                 let entry = TunnelEntry::Socks(entries.socks, self.echo.address);
                 load::open((&entry, &self.near), IDLE)
             }

@@ -376,7 +376,7 @@ impl Parser {
         })
     }
 
-    /// `-J`: checked here, so that a bad hop is not reported as an error in a line of a file.
+    /// `-J`, a ProxyJump with OpenSSH's message of its own.
     fn jump(&mut self, value: &str) -> Result<(), FlagError> {
         let refused = |text: &str| Err(FlagError::Refused(text.to_owned()));
         if self.sets("ProxyJump") {
@@ -387,8 +387,7 @@ impl Parser {
         if self.sets("ProxyCommand") {
             return refused("Cannot specify -J with ProxyCommand");
         }
-        let is_hop = |hop: &str| config::destination::parse_hop(hop).is_some();
-        if !value.eq_ignore_ascii_case("none") && !value.split(',').all(is_hop) {
+        if !config::destination::is_jump_list(value) {
             return refused("Invalid -J argument");
         }
         self.keyword("ProxyJump", value);

@@ -228,7 +228,12 @@ fn jumps_are_checked_on_the_command_line() {
     ] {
         assert!(refusal(line).contains(said), "{line}: {}", refusal(line));
     }
-    for line in ["-J [::1]:22,b h", "-J none h", "-J b -oProxyCommand=x h"] {
+    for line in [
+        "-J [::1]:22,b h",
+        "-J none h",
+        "-J a#$b h",
+        "-J b -oProxyCommand=x h",
+    ] {
         assert!(flags(line).is_ok(), "{line}");
     }
 }

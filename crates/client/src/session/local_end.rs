@@ -43,9 +43,8 @@ pub trait LocalEnd: Send {
     /// The event descriptor that the program signals when the endpoint has work to do.
     fn waker(&self) -> &EventFd;
 
-    /// The login is over: the user is asked nothing more. `reads_on`: the server is known to
-    /// process messages in order before it has answered them. `is_fulmar`: the server is Fulmar.
-    fn logged_in(&mut self, reads_on: bool, is_fulmar: bool);
+    /// The login is over: the user is asked nothing more.
+    fn logged_in(&mut self, server: ServerFacts);
 
     /// Where the driver records, from the login on, what the connection waits for; `None` to record
     /// nothing.
@@ -69,11 +68,15 @@ pub trait LocalEnd: Send {
     fn sharers(&self) -> u64 {
         1
     }
+}
 
-    /// The number of this connection among those of this process, from 0.
-    fn number(&self) -> usize {
-        0
-    }
+/// What a program may rely on with this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// It is known to process messages in order before it has answered them.
+    pub reads_on: bool,
+    /// It is Fulmar.
+    pub is_fulmar: bool,
 }
 
 /// Orders the questions of several connections to one user: one connection asks at a time.
@@ -103,8 +106,11 @@ impl Session<'_> {
         if let Some(times) = local.loop_times() {
             self.driver.tell_times(times);
         }
-        let is_fulmar = self.driver.connection().peer_quirks().is_fulmar;
-        local.logged_in(self.startup.at_once, is_fulmar);
+        let server = self.server.unwrap_or(ServerFacts {
+            reads_on: self.startup.at_once,
+            is_fulmar: self.driver.connection().peer_quirks().is_fulmar,
+        });
+        local.logged_in(server);
         Ok(true)
     }
 

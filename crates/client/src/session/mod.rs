@@ -28,7 +28,7 @@ use sys::signals::SignalFd;
 
 pub use crate::error::FAILURE;
 pub use crate::plan::{Plan, What, environment};
-pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, Turns};
+pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, ServerFacts, Turns};
 pub use stdio::{StdioFlags, Streams};
 
 use crate::error::{ClientError, Peer};
@@ -105,6 +105,8 @@ pub struct Session<'c> {
     streams: Streams,
     /// Replaces the streams if it is set.
     local: Option<&'c mut AnyLocalEnd>,
+    /// Facts about the server for the local end; `None`: what the connection knows.
+    server: Option<ServerFacts>,
     peer: Peer,
     host_keys: HostKeyUpdates<'c>,
     interaction: &'c mut dyn Interaction,
@@ -138,6 +140,7 @@ impl<'c> Session<'c> {
             plan,
             streams,
             local: None,
+            server: None,
             peer,
             host_keys: HostKeyUpdates::off(),
             interaction,
@@ -186,6 +189,13 @@ impl<'c> Session<'c> {
     #[must_use]
     pub fn with_local_end(mut self, local: Option<&'c mut AnyLocalEnd>) -> Self {
         self.local = local;
+        self
+    }
+
+    /// Tells the local end this of the server: for a connection without a version exchange.
+    #[must_use]
+    pub(crate) fn telling_of(mut self, server: Option<ServerFacts>) -> Self {
+        self.server = server;
         self
     }
 

@@ -7,7 +7,6 @@ use proto::ChannelId;
 use super::Session;
 use crate::forward::{ForwardStatus, SessionForwards};
 use crate::sharing::master::{InfoText, Master, PassengerStatus};
-use crate::sharing::pool::Load;
 use crate::terminal::escape::Command;
 use crate::text::one_line;
 
@@ -146,22 +145,11 @@ impl Session<'_> {
                 InfoText::Channels => self.plain_text(Command::ListChannels),
                 InfoText::Status { json: true } => self.shared_status().json(),
                 InfoText::Status { json: false } => self.shared_status().text(),
-                InfoText::Load => self.load().text(),
             };
             if let Some(master) = &mut self.master {
                 master.give_text((serial, id), text, self.driver);
             }
         }
-    }
-
-    fn load(&self) -> Load {
-        let own = usize::from(self.channel.is_some());
-        let master = self.master.as_ref();
-        let rate = master.map_or(0, |master| master.bytes_per_second(self.driver));
-        let passengers = master.map(Master::passengers).unwrap_or_default();
-        // One whose passenger is gone is at its end.
-        let open = passengers.iter().filter(|each| each.pid.is_some()).count();
-        Load::new(rate, own + open)
     }
 
     fn plain_text(&mut self, command: Command) -> String {

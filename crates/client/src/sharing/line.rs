@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use sys::socket::Connecting;
 
-use super::message::{MAX_MESSAGE_BYTES, MasterReply, PassengerRequest, VERSION, Wish};
+use super::message::{
+    MAX_MESSAGE_BYTES, MasterFacts, MasterReply, PassengerRequest, VERSION, Wish,
+};
 use crate::log::debug2;
 
 /// Bytes read at once; all messages of a master are short.
@@ -59,8 +61,8 @@ pub(super) struct Line {
     socket: OwnedFd,
     received: Vec<u8>,
     next_id: u32,
-    /// The master answers requests for texts.
-    pub(super) has_info: bool,
+    /// What the master has told of itself.
+    pub(super) master: MasterFacts,
 }
 
 impl Line {
@@ -82,7 +84,7 @@ impl Line {
             socket,
             received: Vec::new(),
             next_id: 0,
-            has_info: false,
+            master: MasterFacts::default(),
         })
     }
 
@@ -116,9 +118,9 @@ impl Line {
         match self.next(Some(deadline))? {
             MasterReply::Hello {
                 version: VERSION,
-                has_info,
+                master,
             } => {
-                self.has_info = has_info;
+                self.master = master;
                 debug2!("master version {VERSION}");
                 Ok(())
             }

@@ -41,6 +41,8 @@ const INFO_TEXT: u32 = 0x9000_0001;
 
 /// The extension of a master that answers [`Wish::Info`], and its value (OpenSSH 10.3).
 const INFO_EXTENSION: (&[u8], &[u8]) = (b"info", b"0");
+/// The extension of a master that tells the server's identification line (docs/PROTOCOL.md).
+const SERVER_EXTENSION: &[u8] = b"server-version@fulmar.invalid";
 
 /// Name of the text of OpenSSH's `-O conninfo`.
 pub const INFO_CONNECTION: &str = "connection";
@@ -50,8 +52,6 @@ pub const INFO_CHANNELS: &str = "channels";
 pub const INFO_STATUS: &str = "status@fulmar.invalid";
 /// Name of the text of `-O status --json`; ours.
 pub const INFO_STATUS_JSON: &str = "status-json@fulmar.invalid";
-/// Name of the text that says how much the connection carries; ours.
-pub const INFO_LOAD: &str = "load@fulmar.invalid";
 
 const FORWARD_LOCAL: u32 = 1;
 const FORWARD_REMOTE: u32 = 2;
@@ -130,6 +130,15 @@ pub enum PassengerRequest {
     Wish(u32, Wish),
 }
 
+/// The extensions of a master's first message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MasterFacts {
+    /// The master answers [`Wish::Info`].
+    pub has_info: bool,
+    /// The server's identification line (RFC 4253 §4.2) without CR LF; `None` if the master does not tell it.
+    pub server_version: Option<String>,
+}
+
 /// A message of a master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MasterReply {
@@ -137,8 +146,8 @@ pub enum MasterReply {
     Hello {
         /// The version.
         version: u32,
-        /// The master answers [`Wish::Info`].
-        has_info: bool,
+        /// What else it tells of itself.
+        master: MasterFacts,
     },
     /// The request with this number is carried out.
     Ok(u32),
@@ -399,13 +408,16 @@ impl PassengerRequest {
 }
 
 /// Pairs of a name and a value; true if the extension for texts is among them.
-fn extensions(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
-    let mut has_info = false;
+fn extensions(reader: &mut Reader<'_>) -> Result<MasterFacts, DecodeError> {
+    let mut facts = MasterFacts::default();
     while !reader.is_empty() {
-        has_info |= reader.string()? == INFO_EXTENSION.0;
-        reader.string()?;
+        let (name, value) = (reader.string()?, reader.string()?);
+        facts.has_info |= name == INFO_EXTENSION.0;
+        if name == SERVER_EXTENSION {
+            facts.server_version = std::str::from_utf8(value).ok().map(str::to_owned);
+        }
     }
-    Ok(has_info)
+    Ok(facts)
 }
 
 impl MasterReply {
@@ -431,9 +443,15 @@ impl MasterReply {
             Self::Denied(_, text) | Self::Failed(_, text) | Self::Info(_, _, text) => {
                 message.put_string(text.as_bytes());
             }
-            Self::Hello { has_info: true, .. } => {
-                message.put_string(INFO_EXTENSION.0);
-                message.put_string(INFO_EXTENSION.1);
+            Self::Hello { master, .. } => {
+                if master.has_info {
+                    message.put_string(INFO_EXTENSION.0);
+                    message.put_string(INFO_EXTENSION.1);
+                }
+                if let Some(version) = &master.server_version {
+                    message.put_string(SERVER_EXTENSION);
+                    message.put_string(version.as_bytes());
+                }
             }
             _ => {}
         }
@@ -455,7 +473,7 @@ impl MasterReply {
         Ok(match number {
             HELLO => Self::Hello {
                 version: first,
-                has_info: extensions(reader)?,
+                master: extensions(reader)?,
             },
             OK => Self::Ok(first),
             PERMISSION_DENIED => Self::Denied(first, reason(reader)?),

@@ -37,11 +37,25 @@ fn messages_have_openssh_s_layout() {
     // Those of OpenSSH 10.3 (mux.c).
     let hello = MasterReply::Hello {
         version: VERSION,
-        has_info: true,
+        master: MasterFacts {
+            has_info: true,
+            server_version: None,
+        },
     };
     let expected = b"\0\0\0\x15\0\0\0\x01\0\0\0\x04\0\0\0\x04info\0\0\0\x010";
     assert_eq!(hello.packet(), expected);
     assert_eq!(MasterReply::decode(&expected[4..]), Ok(hello));
+    let told = MasterReply::Hello {
+        version: VERSION,
+        master: MasterFacts {
+            has_info: false,
+            server_version: Some("SSH-2.0-x".into()),
+        },
+    };
+    let expected =
+        b"\0\0\0\x36\0\0\0\x01\0\0\0\x04\0\0\0\x1dserver-version@fulmar.invalid\0\0\0\x09SSH-2.0-x";
+    assert_eq!(told.packet(), expected);
+    assert_eq!(MasterReply::decode(&expected[4..]), Ok(told));
     let proxy = PassengerRequest::Wish(1, Wish::Proxy).packet();
     assert_eq!(proxy, b"\0\0\0\x08\x10\0\0\x0f\0\0\0\x01");
     let begins = MasterReply::Proxy(1).packet();

@@ -4,14 +4,12 @@
 //!
 //! [`message`] has the messages, [`passenger`] is the side that uses a master's connection,
 //! [`master`] the side that owns it, and `persist` puts a master into the background. `proxy` is a
-//! session that speaks the connection protocol with the master (`-O proxy`). `pool` has the connections of
-//! one ControlPath.
+//! session that speaks the connection protocol with the master (`-O proxy`).
 
 pub(crate) mod line;
 pub(crate) mod master;
 pub mod message;
 pub(crate) mod passenger;
 pub(crate) mod persist;
-pub(crate) mod pool;
 pub(crate) mod proxy;
 pub(crate) mod socket;

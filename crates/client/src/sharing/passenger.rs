@@ -23,7 +23,7 @@ use super::message::{
     ForwardWish, INFO_CHANNELS, INFO_CONNECTION, INFO_STATUS, INFO_STATUS_JSON, MasterReply,
     SessionWish, Wish,
 };
-use super::{pool, socket};
+use super::socket;
 use crate::connect::plain_reason;
 use crate::error::{ClientError, FAILURE};
 use crate::flags::MasterCommand;
@@ -66,6 +66,13 @@ impl KeptPlace {
 /// The text of a master when the server has refused a session; OpenSSH's words (`mux.c`).
 pub(crate) const REFUSED_BY_SERVER: &str = "Session open refused by peer";
 
+/// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`).
+pub(crate) fn pool(path: &str, options: &ClientOptions) -> Vec<String> {
+    let others =
+        (1..options.connection.control_connections).map(|number| format!("{path}.{number}"));
+    std::iter::once(path.to_owned()).chain(others).collect()
+}
+
 /// Where a passenger comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Boarding {
@@ -94,7 +101,7 @@ pub(crate) fn command(command: MasterCommand, options: &ClientOptions) -> Result
         command,
         MasterCommand::Exit | MasterCommand::Stop | MasterCommand::Status { .. }
     ) {
-        for other in pool::sockets(path, options).iter().skip(1) {
+        for other in pool(path, options).iter().skip(1) {
             if Path::new(other).exists()
                 && let Err(reason) = command_one(command, other, options)
             {
@@ -205,7 +212,7 @@ fn text(line: &mut Line, name: &str) -> Result<Option<String>, LineEnd> {
 /// `-O conninfo` and `-O channels`. The text is printed as the master gives it, as by OpenSSH; both
 /// make it of escaped lines.
 fn info(line: &mut Line, name: &str) -> Result<i32, LineEnd> {
-    if !line.has_info {
+    if !line.master.has_info {
         return Err(LineEnd::Broken(
             "mux server does not support info request".into(),
         ));
@@ -224,7 +231,7 @@ fn print_text(text: &str) -> Result<i32, LineEnd> {
 
 /// `-O status`: a Fulmar's words; of another master, what it has words for.
 fn status(line: &mut Line, json: bool, deadline: Instant) -> Result<i32, LineEnd> {
-    if line.has_info {
+    if line.master.has_info {
         let name = match json {
             true => INFO_STATUS_JSON,
             false => INFO_STATUS,
@@ -242,7 +249,7 @@ fn status(line: &mut Line, json: bool, deadline: Instant) -> Result<i32, LineEnd
     line.ask(Wish::Alive, &[])?;
     let pid = alive(line.next(Some(deadline))?)?;
     print_text(&format!("Master running (pid={pid})\n"))?;
-    if line.has_info {
+    if line.master.has_info {
         for name in [INFO_CONNECTION, INFO_CHANNELS] {
             if let Some(text) = text(line, name)? {
                 print_text(&text)?;
@@ -328,24 +335,19 @@ pub(crate) fn ride(
             return Ok(Ride::PassedOver);
         }
     }
-    let passenger = Passenger {
-        line,
-        pid,
-        plan,
-        keeps: adds && wants_forwardings(options),
-    };
-    passenger.run(options)
-}
-
-/// True if the options ask for forwardings.
-pub(crate) fn wants_forwardings(options: &ClientOptions) -> bool {
     let forwarding = &options.forwarding;
     let lists = [
         &forwarding.local_forwards,
         &forwarding.dynamic_forwards,
         &forwarding.remote_forwards,
     ];
-    lists.iter().any(|list| !list.is_empty())
+    let passenger = Passenger {
+        line,
+        pid,
+        plan,
+        keeps: adds && lists.iter().any(|list| !list.is_empty()),
+    };
+    passenger.run(options)
 }
 
 /// True if the protocol of sharing cannot express what the caller wants.

@@ -11,20 +11,21 @@ use std::time::Instant;
 
 use config::client::ClientOptions;
 use driver::{Driver, DriverError};
-use proto::{Connection, TransportConfig};
+use proto::{Connection, Quirks, TransportConfig};
 
 use super::line::{Line, LineEnd};
 use super::message::{MasterReply, Wish};
-use super::passenger::{PATIENCE, check_owner, greet, refused};
-use super::{pool, socket};
+use super::passenger::{PATIENCE, check_owner, greet, pool, refused};
+use super::socket;
 use crate::connect::plain_reason;
 use crate::error::{ClientError, Peer};
 use crate::forward::SessionForwards;
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, error};
 use crate::login;
+use crate::pipelining::{Caution, LoginStrategy};
 use crate::plan::{Plan, What};
-use crate::session::{AnyLocalEnd, Session, StdioFlags, Streams};
+use crate::session::{AnyLocalEnd, ServerFacts, Session, StdioFlags, Streams};
 use crate::sharing::persist::Leave;
 use crate::text::one_line;
 
@@ -51,9 +52,17 @@ enum NotShared {
     Refused(ClientError),
 }
 
-/// Asks the master for proxy mode; returns the connection's socket and what the master has sent on
-/// it already.
-fn ask(path: &str) -> Result<(OwnedFd, Vec<u8>), NotShared> {
+/// A master in proxy mode.
+struct ProxyLine {
+    socket: OwnedFd,
+    /// What it has sent on the connection already.
+    received: Vec<u8>,
+    /// The server's identification line, if the master has told it.
+    server_version: Option<String>,
+}
+
+/// Asks the master for proxy mode.
+fn ask(path: &str) -> Result<ProxyLine, NotShared> {
     socket::check_length(path).map_err(NotShared::Refused)?;
     let deadline = Instant::now() + PATIENCE;
     let mut line = Line::connect(Path::new(path), deadline).map_err(NotShared::Absent)?;
@@ -61,7 +70,13 @@ fn ask(path: &str) -> Result<(OwnedFd, Vec<u8>), NotShared> {
     let agreed = agree(&mut line, deadline);
     agreed.map_err(NotShared::Failed)?;
     debug1!("proxy mode of the master at {}", one_line(path));
-    Ok(line.into_parts())
+    let server_version = line.master.server_version.take();
+    let (socket, received) = line.into_parts();
+    Ok(ProxyLine {
+        socket,
+        received,
+        server_version,
+    })
 }
 
 fn agree(line: &mut Line, deadline: Instant) -> Result<(), LineEnd> {
@@ -112,10 +127,9 @@ pub(crate) fn run(
     shared.hold(options, plan, interaction)
 }
 
-/// A program that is the local end of its session (`scp`, `sftp`) uses the connection of a master of the
-/// ControlPath that has room; `None` if there is none, or if it does not share: then the program logs in.
-/// Of several sessions, which are for more speed than one connection has, each takes another connection of
-/// the pool.
+/// A program that is the local end of its session (`scp`, `sftp`) uses the connection of the first
+/// master of the ControlPath that has room; `None` if there is none, or if it does not share: then the
+/// program logs in.
 pub(crate) fn ride(
     options: &ClientOptions,
     plan: &Plan,
@@ -125,15 +139,7 @@ pub(crate) fn ride(
     let Some(path) = options.connection.control_path.as_deref() else {
         return Ok(None);
     };
-    let masters = match (local.sharers(), options.connection.control_connections) {
-        (..=1, _) => pool::by_load(path, options),
-        (_, 1) => Vec::new(),
-        _ => {
-            let mut sockets = pool::sockets(path, options).into_iter();
-            sockets.nth(local.number()).into_iter().collect()
-        }
-    };
-    for path in masters {
+    for path in pool(path, options) {
         match ride_one(&path, options, plan, local, interaction)? {
             ProxyRide::Arrived(code) => return Ok(Some(code)),
             ProxyRide::Full => debug1!("the connection of {} is full", one_line(&path)),
@@ -181,15 +187,26 @@ fn ride_one(
             return Ok(ProxyRide::PassedOver);
         }
     };
+    let server = shared.server_version.as_deref();
+    let server = server.map(|version| facts(version, options));
     let mut shared = ProxyConnection::new(shared, options)?;
     let plan = shared_plan(plan);
     let (driver, peer) = (&mut shared.driver, shared.peer.clone());
     let mut session = Session::new(driver, plan, Streams::default(), peer, interaction)
-        .with_local_end(Some(local));
+        .with_local_end(Some(local))
+        .telling_of(server);
     let outcome = session.run();
     match session.is_refused() {
         true => Ok(ProxyRide::Full),
         false => outcome.map(ProxyRide::Arrived),
+    }
+}
+
+/// Facts about a server with this identification line, for the local end.
+fn facts(version: &str, options: &ClientOptions) -> ServerFacts {
+    ServerFacts {
+        reads_on: LoginStrategy::new(options, Caution::None, None).starts_at_once(version),
+        is_fulmar: Quirks::of(version).is_fulmar,
     }
 }
 
@@ -208,10 +225,10 @@ struct ProxyConnection {
 }
 
 impl ProxyConnection {
-    fn new(
-        (socket, received): (OwnedFd, Vec<u8>),
-        options: &ClientOptions,
-    ) -> Result<Self, ClientError> {
+    fn new(shared: ProxyLine, options: &ClientOptions) -> Result<Self, ClientError> {
+        let ProxyLine {
+            socket, received, ..
+        } = shared;
         let peer = Peer {
             host: options.hostname.clone(),
             port: options.port,

@@ -464,7 +464,9 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
     let hops = jumps(values);
     if !hops.is_empty() {
         let tokens = tokens.only("hnpr");
-        let hops = hops.iter().map(|hop| expand_hop(hop, &tokens));
+        let last = hops.len() - 1;
+        let hops = hops.iter().enumerate();
+        let hops = hops.map(|(index, hop)| expand_hop(hop, index == last, &tokens));
         return hops.collect::<Result<_, _>>().map(Proxy::Jump);
     }
     match values.word_unless_none(Row::ProxyCommand.index()) {
@@ -491,7 +493,7 @@ fn set_env(values: &mut Values, expander: &Expander<'_>) -> Result<(), ConfigErr
 }
 
 /// A hop with the tokens of its user and host expanded.
-fn expand_hop(hop: &JumpHost, tokens: &Tokens) -> Result<JumpHost, ConfigError> {
+fn expand_hop(hop: &JumpHost, is_last: bool, tokens: &Tokens) -> Result<JumpHost, ConfigError> {
     let expand = |template: &String| {
         tokens
             .expand(template, Purpose::Plain)
@@ -502,7 +504,7 @@ fn expand_hop(hop: &JumpHost, tokens: &Tokens) -> Result<JumpHost, ConfigError> 
         host: expand(&hop.host)?,
         port: hop.port,
     };
-    match destination::is_safe_hop(&hop) {
+    match destination::is_safe_hop(&hop, is_last) {
         true => Ok(hop),
         false => Err(ConfigError::Refused(format!(
             "Invalid ProxyJump \"{}\"",

@@ -168,13 +168,8 @@ impl Pass<'_> {
             }
             return;
         };
-        // As OpenSSH reads hops: quotes have no meaning, and `#` ends them anywhere.
-        let hops = [rest
-            .split('#')
-            .next()
-            .unwrap_or_default()
-            .trim_end()
-            .to_owned()];
+        // Hops are not words.
+        let hops = [rest.to_owned()];
         let words = if index == Row::ProxyJump.index() {
             &hops
         } else {

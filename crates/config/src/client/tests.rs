@@ -313,6 +313,16 @@ fn jump_hosts() {
     assert!(refusal("ProxyJump %z\n").contains("ProxyJump"));
     assert_eq!(hop("User \"a,b\"\nProxyJump %r@h\n", "h"), ["a,b@h"]);
     assert!(refusal("User \"a$b\"\nProxyJump %r@h\n").contains("ProxyJump"));
+    // The process of the last hop gets the others as a list: a name may not make it another one.
+    for text in [
+        "User \"a,evil\"\nProxyJump %r@h,i\n",
+        "User \"a#b\"\nProxyJump %r@h,i\n",
+        "ProxyJump ssh://a%2Cevil@h,i\n",
+        "ProxyJump ssh://a%23b@h,i\n",
+    ] {
+        assert!(refusal(text).contains("ProxyJump"), "{text}");
+    }
+    assert_eq!(hop("ProxyJump g,ssh://a%2Cb@h\n", "h"), ["g", "a,b@h"]);
     assert!(
         resolve("ProxyJump ssh://u@a:22,ssh://v@[b]\n", "h")
             .dump()

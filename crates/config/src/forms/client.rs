@@ -2,8 +2,7 @@
 
 use super::{Form, no_words, none_alone, one, only, unchanged};
 use crate::client::types::{
-    AddKeysToAgent, AgentName, CnameRule, ControlPersist, JumpTemplates, NameOrVariable,
-    TunnelDevice, YesNoAsk,
+    AddKeysToAgent, AgentName, CnameRule, ControlPersist, NameOrVariable, TunnelDevice, YesNoAsk,
 };
 use crate::destination;
 use crate::forward::{ForwardListen, ForwardSpec, ForwardTo, UDP_PREFIX};
@@ -283,10 +282,7 @@ pub(crate) fn cname_rules(words: &[String]) -> Form {
 /// Hops of `ProxyJump`, comma-separated; the single word `none` means no hops.
 pub(crate) fn proxy_jump(words: &[String]) -> Form {
     let word = only(words)?;
-    if word.eq_ignore_ascii_case("none") {
-        return Ok(Value::Jumps(JumpTemplates::default()));
-    }
-    match destination::parse_hops(word) {
+    match destination::parse_jumps(word) {
         Some(jumps) => Ok(Value::Jumps(jumps)),
         None => Err(format!("Invalid ProxyJump \"{}\"", escape::one_line(word))),
     }

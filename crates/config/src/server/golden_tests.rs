@@ -33,8 +33,9 @@ const DIFFERENCES: &[Difference] = &[
     own("metricslisten"),
     own("preauthspares"),
     own("proxyprotocolfrom"),
-    own("versionnamesopenssh"),
+    own("recordterminals"),
     own("sftproot"),
+    own("versionnamesopenssh"),
     differs("channeltimeout", "9.2 prints it only when it is set"),
     differs("logverbose", "9.2 prints it only when it is set"),
 ];

@@ -284,6 +284,8 @@ keywords! {
         limits.window_memory_bytes: u64 = WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         /// `SftpRoot`: the directory that internal-sftp shows as `/`; template; tokens %% %h %U %u.
         session.sftp_root: Option<String> = SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        /// `RecordTerminals`: the directory of recordings of what terminals show.
+        session.record_terminals: Option<String> = RecordTerminals [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `CompressionLevel`, 1 to 9.
         compression.level: u8 = CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
         /// `CompressionAdaptive`: store data that does not compress, and adapt the level to the link.

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use client::session::{EARLY_BYTES, LocalEnd, Turns};
+use client::session::{EARLY_BYTES, LocalEnd, ServerFacts, Turns};
 use driver::{
     BridgeCommand, BridgeEnd, BridgeLimits, ChannelHandler, ChannelIo, HandlerProgress, LoopTimes,
     PacketBridge, ThreadWaker,
@@ -94,18 +94,16 @@ pub(super) struct EngineBridge {
     turn: Condvar,
     /// What the connection's thread waits for.
     times: Arc<LoopTimes>,
-    /// Its number among the connections of the copy, from 0.
-    number: usize,
     /// Number of connections of the copy, this one included.
     of: usize,
 }
 
 impl EngineBridge {
-    /// Creates the bridge of the connection with this number, from 0, of `of` connections.
+    /// Creates the bridge of one of `of` connections.
     pub(super) fn new(
         to_engine: Arc<ThreadWaker>,
         questions: Questions,
-        (number, of): (usize, usize),
+        of: usize,
     ) -> io::Result<Self> {
         let packets = PacketBridge::new(LIMITS, Arc::clone(&to_engine))?;
         Ok(Self {
@@ -122,7 +120,6 @@ impl EngineBridge {
             to_engine,
             turn: Condvar::new(),
             times: Arc::default(),
-            number,
             of,
         })
     }
@@ -291,9 +288,9 @@ impl LocalEnd for Local {
         self.0.packets.waker()
     }
 
-    fn logged_in(&mut self, reads_on: bool, is_fulmar: bool) {
+    fn logged_in(&mut self, server: ServerFacts) {
         let mut state = locked(&self.0.login);
-        (state.reads_on, state.is_fulmar) = (reads_on, is_fulmar);
+        (state.reads_on, state.is_fulmar) = (server.reads_on, server.is_fulmar);
         drop(state);
         self.0.reached(LinkStage::LoggedIn);
     }
@@ -308,10 +305,6 @@ impl LocalEnd for Local {
 
     fn sharers(&self) -> u64 {
         u64::try_from(self.0.of).unwrap_or(u64::MAX)
-    }
-
-    fn number(&self) -> usize {
-        self.0.number
     }
 }
 
@@ -405,7 +398,7 @@ mod tests {
     use super::*;
 
     fn bridge(questions: Questions) -> EngineBridge {
-        EngineBridge::new(Arc::new(ThreadWaker::default()), questions, (1, 3)).unwrap()
+        EngineBridge::new(Arc::new(ThreadWaker::default()), questions, 3).unwrap()
     }
 
     #[test]
@@ -414,8 +407,7 @@ mod tests {
         assert!(!alone.has_asked());
         assert!(Local(Arc::clone(&alone)).turns().unwrap().take());
         assert!(alone.has_asked());
-        assert_eq!(Local(Arc::clone(&alone)).sharers(), 3);
-        assert_eq!(Local(alone).number(), 1);
+        assert_eq!(Local(alone).sharers(), 3);
         let bridge = Arc::new(bridge(Questions::InTurn));
         let turns = Local(Arc::clone(&bridge)).turns().unwrap();
         type End = fn(&EngineBridge);
@@ -458,7 +450,10 @@ mod tests {
             }
             assert!(bridge.room().is_none());
             // Not Fulmar: what was written goes to the channel when it is open.
-            local.logged_in(false, false);
+            local.logged_in(ServerFacts {
+                reads_on: false,
+                is_fulmar: false,
+            });
             assert!(!bridge.reads_on() && !bridge.is_fulmar() && !bridge.is_expected());
             local.channel_begins(false);
             assert_eq!(bridge.packets.waker().drain().unwrap(), is_early);
@@ -471,7 +466,10 @@ mod tests {
         let mut local = Local(Arc::clone(&bridge));
         assert_eq!(bridge.stage(), LinkStage::LogsIn);
         assert!(!bridge.reads_on() && !bridge.is_fulmar());
-        local.logged_in(true, true);
+        local.logged_in(ServerFacts {
+            reads_on: true,
+            is_fulmar: true,
+        });
         assert!(bridge.reads_on() && bridge.is_fulmar());
         assert_eq!(bridge.stage(), LinkStage::LoggedIn);
         drop(local);

@@ -175,7 +175,7 @@ impl Connections {
                 bridge: Arc::new(EngineBridge::new(
                     Arc::clone(&self.waker),
                     questions,
-                    (index, count),
+                    count,
                 )?),
                 request: Some(request.clone()),
                 is_first: index == 0,

@@ -20,6 +20,7 @@ mod pam;
 mod password;
 mod publickey;
 mod rate;
+mod recording;
 mod reports;
 mod selinux;
 mod session;
@@ -174,7 +175,8 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i
     };
     // The session does not need the configuration, and may last for days.
     drop(config);
-    let session = Box::new(MonitorSession::new(
+    let confinement = inherited.start.chroot.take().zip(inherited.start.auth_ids);
+    let session = MonitorSession::new(
         login.proof,
         login.user,
         login.account,
@@ -182,7 +184,8 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i
         &addresses,
         &inherited.executable,
         log,
-    ));
+    );
+    let session = Box::new(session.with_confinement(confinement));
     session.run(
         inherited.network,
         login.auth,

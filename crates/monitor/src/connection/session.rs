@@ -30,6 +30,7 @@ use super::groups::choose_group;
 use super::kerberos::CredentialCache;
 use super::pam::PamLogin;
 use super::rate::Rate;
+use super::recording::Recorder;
 use super::reports::{Reports, SessionTraffic};
 use super::selinux::SessionContext;
 use super::signing::{Signer, SigningRefusal};
@@ -72,6 +73,8 @@ pub(crate) struct MonitorSession<'c> {
     terminal_rate: Rate,
     traffic: SessionTraffic,
     traffic_rate: Rate,
+    /// Empty directory, uid and gid of recorders.
+    confinement: Option<(String, (u32, u32))>,
 }
 
 /// The settings that decide over the session's requests. Configuration and login, a hundred times
@@ -82,6 +85,8 @@ struct Terms {
     print_last_log: bool,
     cleans_credentials: bool,
     tunnel: TunnelTerms,
+    /// RecordTerminals.
+    record_terminals: Option<PathBuf>,
 }
 
 impl Terms {
@@ -95,6 +100,7 @@ impl Terms {
             print_last_log: options.session.print_last_log,
             cleans_credentials: options.authentication.gssapi_cleanup_credentials,
             tunnel: TunnelTerms::of(user),
+            record_terminals: options.session.record_terminals.as_ref().map(PathBuf::from),
         }
     }
 }
@@ -105,6 +111,7 @@ struct Terminal {
     name: PathBuf,
     line: String,
     _master: OwnedFd,
+    recorder: Option<Recorder>,
 }
 
 /// The auth process after the login, which only has the connection to hand over. On drop it is
@@ -185,6 +192,15 @@ impl<'c> MonitorSession<'c> {
             terminal_rate: Rate::new(TERMINAL_BURST, TERMINAL_REFILL_MS, now_ms),
             traffic: SessionTraffic::new(now_ms),
             traffic_rate: Rate::new(TRAFFIC_BURST, TRAFFIC_REFILL_MS, now_ms),
+            confinement: None,
+        }
+    }
+
+    /// Sets the empty directory, uid and gid of recorders; none on a server not started as root.
+    pub(crate) fn with_confinement(self, confinement: Option<(String, (u32, u32))>) -> Self {
+        Self {
+            confinement,
+            ..self
         }
     }
 
@@ -475,7 +491,7 @@ impl<'c> MonitorSession<'c> {
                         return Err(RpcEnd::Violation("terminal was not granted".to_owned()));
                     };
                     let terminal = self.terminals.remove(at);
-                    self.release(&terminal, pid);
+                    self.release(terminal, pid);
                 }
                 ToMonitor::TunnelOpen(request) => self.open_tunnel(channel, &request)?,
                 ToMonitor::TrafficReport(claim) => {
@@ -558,6 +574,18 @@ impl<'c> MonitorSession<'c> {
                 });
             }
         };
+        let recording = match self.start_recorder().transpose() {
+            Ok(recording) => recording,
+            Err(error) => {
+                let user = &self.account.name;
+                self.log
+                    .error(&format!("no terminal for {user}: RecordTerminals: {error}"));
+                return channel.send(&PtyRefused {
+                    reason: "it cannot be recorded".to_owned(),
+                });
+            }
+        };
+        let (recorder, pipe) = recording.unzip();
         if let Some(context) = &self.context {
             context.label(&pty.name, self.log);
         }
@@ -566,16 +594,30 @@ impl<'c> MonitorSession<'c> {
             name: pty.name.clone(),
             line: pty.line(),
             _master: sys::io::dup(&pty.master)?,
+            recorder,
         };
         self.record_login(&terminal.line, pid);
         self.terminals.push(terminal);
-        channel.send_with_fds(
-            &PtyGranted {
-                tty: pty.name.to_string_lossy().into_owned(),
-                last_login,
-            },
-            &[pty.master.as_fd(), pty.slave.as_fd()],
-        )
+        let granted = PtyGranted {
+            tty: pty.name.to_string_lossy().into_owned(),
+            last_login,
+        };
+        let mut descriptors = vec![pty.master.as_fd(), pty.slave.as_fd()];
+        descriptors.extend(pipe.as_ref().map(AsFd::as_fd));
+        channel.send_with_fds(&granted, &descriptors)
+    }
+
+    /// Starts the recorder of a new terminal, if terminals are recorded. Its pipe is for the session
+    /// process alone.
+    fn start_recorder(&self) -> Option<Result<(Recorder, OwnedFd), String>> {
+        let directory = self.terms.record_terminals.as_ref()?;
+        let confinement = self.confinement.as_ref();
+        let started = Recorder::start(directory, confinement, self.executable, &self.account);
+        Some(started.inspect(|(recorder, _)| {
+            let (user, path) = (&self.account.name, recorder.path().display());
+            self.log
+                .info(&format!("recording a terminal of {user} to {path}"));
+        }))
     }
 
     fn last_login(&self) -> Option<privsep::LastLogin> {
@@ -610,7 +652,7 @@ impl<'c> MonitorSession<'c> {
         }
     }
 
-    fn release(&self, terminal: &Terminal, pid: sys::Pid) {
+    fn release(&self, terminal: Terminal, pid: sys::Pid) {
         if sys::process::is_root() {
             let files = sys::loginrec::RecordFiles::default();
             if let Err(error) = files.logout(&terminal.line, pid, sys::time::realtime()) {
@@ -621,11 +663,14 @@ impl<'c> MonitorSession<'c> {
             self.log
                 .error(&format!("{}: {error}", terminal.name.display()));
         }
+        if let Some(recorder) = terminal.recorder {
+            recorder.finish(self.log);
+        }
     }
 
     fn tidy_up(&mut self) {
         for terminal in core::mem::take(&mut self.terminals) {
-            self.release(&terminal, sys::process::pid());
+            self.release(terminal, sys::process::pid());
         }
         if let Some(cache) = self.cache.take().filter(|_| self.terms.cleans_credentials) {
             cache.remove(&self.account, self.log);

@@ -185,7 +185,7 @@ impl<'log> Listener<'log> {
                 } else if token == READER_TOKEN {
                     self.hear_reader(now_ms);
                 } else if token == METRICS_TOKEN {
-                    self.answer_requests();
+                    self.answer_requests(now_ms);
                 } else if token == REPORTS_TOKEN {
                     self.hear_reports();
                 } else if self.greeted.contains_key(&token) {
@@ -248,7 +248,7 @@ impl<'log> Listener<'log> {
             }
         }
         self.end_without_header(now_ms);
-        self.write_metrics(now_ms);
+        self.keep_measuring(now_ms);
         self.end_silent(now_ms);
         let late: Vec<u64> = self
             .pending

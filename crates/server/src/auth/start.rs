@@ -129,6 +129,7 @@ impl AuthProcessStart {
         let policy = SandboxPolicy {
             confinement,
             max_open_files: DEFAULT_OPEN_FILES,
+            may_write: false,
         };
         sys::sandbox::preauth(&policy).map_err(|error| StartError(error.to_string()))
     }

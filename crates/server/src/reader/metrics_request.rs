@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use privsep::roles;
 use sys::socket::ShutdownDirection;
 
 /// Longest request in bytes.
@@ -70,6 +71,14 @@ impl RequestErrand {
         }
         let _ = sys::socket::shutdown(&self.network, ShutdownDirection::Write);
         true
+    }
+
+    /// Ends the connection, with words if nothing has been written.
+    pub(super) fn refuse(self) {
+        if self.answer.is_none() {
+            let _ = sys::socket::send_now(&self.network, roles::METRICS_REFUSAL);
+            let _ = sys::socket::shutdown(&self.network, ShutdownDirection::Write);
+        }
     }
 
     /// Reads the request and makes the answer once it is whole. Returns false if the connection has

@@ -35,7 +35,7 @@ pub fn reader_main(arguments: &[OsString]) -> i32 {
     let started = sys::io::inherited(roles::READER_SOCKET_FD)
         .map_err(|error| error.to_string())
         .and_then(|socket| {
-            close_sandbox(arguments)?;
+            close_sandbox(arguments, OPEN_FILES, false)?;
             Ok(socket)
         });
     let socket = match started {
@@ -45,13 +45,19 @@ pub fn reader_main(arguments: &[OsString]) -> i32 {
             return roles::exit::NOT_STARTED;
         }
     };
-    match serve(&socket) {
+    match serve(&socket, MAX_ERRANDS) {
         Ok(()) => roles::exit::DONE,
         Err(_) => roles::exit::FAILED,
     }
 }
 
-fn close_sandbox(arguments: &[OsString]) -> Result<(), String> {
+/// Closes the sandbox of the auth process, for a role with the arguments of a reader. `may_write`:
+/// open files may grow.
+pub(crate) fn close_sandbox(
+    arguments: &[OsString],
+    max_open_files: u64,
+    may_write: bool,
+) -> Result<(), String> {
     let number = |argument: &OsString| -> Result<u32, String> {
         let text = argument.to_str().ok_or("bad arguments")?;
         text.parse().map_err(|_| "bad arguments".to_owned())
@@ -73,7 +79,8 @@ fn close_sandbox(arguments: &[OsString]) -> Result<(), String> {
     };
     let policy = SandboxPolicy {
         confinement,
-        max_open_files: OPEN_FILES,
+        max_open_files,
+        may_write,
     };
     sys::sandbox::preauth(&policy).map_err(|error| error.to_string())
 }
@@ -117,6 +124,15 @@ impl Errand {
                 true => ErrandProgress::Done,
                 false => ErrandProgress::Waits,
             },
+        }
+    }
+
+    /// Ends a connection for which there is no room. The listener lets so few wait for headers that
+    /// there is room for each.
+    fn refuse(self) {
+        match self {
+            Self::Header(_) => {}
+            Self::Request(errand) => errand.refuse(),
         }
     }
 }
@@ -180,8 +196,8 @@ impl HeaderErrand {
     }
 }
 
-/// Serves until the listener closes its end.
-fn serve(socket: &OwnedFd) -> io::Result<()> {
+/// Serves until the listener closes its end, `most` connections at once.
+fn serve(socket: &OwnedFd, most: usize) -> io::Result<()> {
     let mut errands: Vec<Errand> = Vec::new();
     loop {
         let mut fds = vec![PollFd::new(socket.as_fd(), true, false)];
@@ -215,9 +231,8 @@ fn serve(socket: &OwnedFd) -> io::Result<()> {
             match errand.advance() {
                 ErrandProgress::Answer(answer) => answers.push(answer),
                 ErrandProgress::Done => {}
-                ErrandProgress::Waits if errands.len() < MAX_ERRANDS => errands.push(errand),
-                // The listener lets fewer wait for headers.
-                ErrandProgress::Waits => {}
+                ErrandProgress::Waits if errands.len() < most => errands.push(errand),
+                ErrandProgress::Waits => errand.refuse(),
             }
         }
         for answer in answers {
@@ -267,7 +282,7 @@ mod tests {
         let (balancer, network) = sys::socket::stream_pair().unwrap();
         let frame = ReadHeader { token: 7 }.encode_frame();
         sys::socket::send_with_fds(&ours, &frame, &[network.as_fd()]).unwrap();
-        let thread = std::thread::spawn(move || serve(&theirs).unwrap());
+        let thread = std::thread::spawn(move || serve(&theirs, 2).unwrap());
         (ours, balancer, thread)
     }
 
@@ -310,6 +325,44 @@ mod tests {
         sys::io::write_all(&balancer, b"PROXY UNKNOWN\r\n").unwrap();
         assert_eq!(heard(&ours).failure, None);
         drop(ours);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_request_without_room_is_refused_in_words() {
+        // One of the two places waits for a header.
+        let (ours, balancer, thread) = serving();
+        let asked = |part: &[u8]| {
+            let (client, network) = sys::socket::stream_pair().unwrap();
+            sys::io::write_all(&client, part).unwrap();
+            let text = b"metrics 1\n".to_vec();
+            let frame = AnswerRequest { text }.encode_frame();
+            sys::socket::send_with_fds(&ours, &frame, &[network.as_fd()]).unwrap();
+            client
+        };
+        let answer = |client: &OwnedFd| {
+            let answer = sys::io::read_to_end(client, 4096).unwrap();
+            String::from_utf8(answer).unwrap()
+        };
+        let waiting = asked(b"GET /met");
+        let refused = answer(&asked(b"GET /met"));
+        assert!(
+            refused.starts_with("HTTP/1.0 503 Service Unavailable\r\n"),
+            "{refused:?}"
+        );
+        assert!(
+            refused.ends_with(
+                "\r\n\r\ntoo many requests for metrics at once; ask again in a few seconds\n"
+            ),
+            "{refused:?}"
+        );
+        // A request that is whole needs no place.
+        let served = answer(&asked(b"GET /metrics HTTP/1.0\r\n\r\n"));
+        assert!(served.ends_with("\r\n\r\nmetrics 1\n"), "{served:?}");
+        sys::io::write_all(&waiting, b"rics HTTP/1.0\r\n\r\n").unwrap();
+        let served = answer(&waiting);
+        assert!(served.ends_with("\r\n\r\nmetrics 1\n"), "{served:?}");
+        drop((ours, balancer));
         thread.join().unwrap();
     }
 

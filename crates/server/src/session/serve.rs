@@ -1,6 +1,7 @@
 //! The session process's loop: passes the driver's notices to the channels that they concern.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -83,11 +84,20 @@ impl<'a> Serve<'a> {
         self.watch_traffic();
         self.announce_host_keys();
         let ended = self.serve();
-        if let Err(SessionError::Proto(error)) = &ended {
+        // A failed write of the DISCONNECT is ignored.
+        match &ended {
             // For its own errors the driver has sent a DISCONNECT; this error may come from the
-            // session. A failed write of the DISCONNECT is ignored.
-            self.driver.connection().fail(error);
-            let _ = self.driver.flush_within(GOODBYE);
+            // session.
+            Err(SessionError::Proto(error)) => {
+                self.driver.connection().fail(error);
+                let _ = self.driver.flush_within(GOODBYE);
+            }
+            Err(SessionError::Local(error)) if error.kind() == io::ErrorKind::Other => {
+                let connection = self.driver.connection();
+                connection.disconnect(reason::BY_APPLICATION, &error.to_string());
+                let _ = self.driver.flush_within(GOODBYE);
+            }
+            _ => {}
         }
         let report = self.driver.lane_report();
         self.context.log.debug(&format!("crypto threads: {report}"));
@@ -191,6 +201,10 @@ impl<'a> Serve<'a> {
 
     fn serve(&mut self) -> Result<(), SessionError> {
         let lost = |error| match error {
+            // Not an error of the system: that of the recorder of a terminal.
+            DriverError::Io(error) if error.kind() == io::ErrorKind::Other => {
+                SessionError::Local(error)
+            }
             DriverError::Io(error) => SessionError::Network(error),
             DriverError::Proto(error) => error.into(),
         };

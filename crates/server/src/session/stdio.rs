@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use driver::Driver;
 use proto::{ChannelId, Stream};
 
+use crate::recorder::RecorderPipe;
+
 /// The command's end of the streams.
 #[derive(Debug)]
 pub(super) struct CommandEnd {
@@ -72,17 +74,23 @@ pub(super) struct Outputs {
     stdout: OwnedFd,
     /// `None` for a terminal, which has one output.
     stderr: Option<OwnedFd>,
+    /// Gets a copy of the terminal's output.
+    recorder: Option<RecorderPipe>,
 }
 
 impl OurEnd {
     /// The server's end of a terminal.
-    pub(super) fn of_terminal(master: &OwnedFd) -> io::Result<Self> {
+    pub(super) fn of_terminal(
+        master: &OwnedFd,
+        recorder: Option<&RecorderPipe>,
+    ) -> io::Result<Self> {
         // Set once, because all copies share this flag: a copy that reset it on close would make
         // the others block.
         sys::io::set_nonblocking(master, true)?;
         let outputs = Outputs {
             stdout: sys::io::dup(master)?,
             stderr: None,
+            recorder: recorder.map(RecorderPipe::duplicate).transpose()?,
         };
         Ok(Self {
             stdin: sys::io::dup(master)?,
@@ -95,6 +103,10 @@ impl Outputs {
     /// Attaches the outputs to the channel.
     pub(super) fn attach(self, driver: &mut Driver, channel: ChannelId) -> io::Result<()> {
         driver.attach_source(channel, Stream::Data, self.stdout)?;
+        if let Some(recorder) = self.recorder {
+            let tap = Box::new(move |bytes: &[u8]| recorder.output(bytes));
+            driver.set_tap(channel, Stream::Data, tap);
+        }
         if let Some(stderr) = self.stderr {
             driver.attach_source(channel, Stream::Stderr, stderr)?;
         }
@@ -119,6 +131,7 @@ pub(super) fn pipes() -> io::Result<(CommandEnd, OurEnd)> {
             outputs: Outputs {
                 stdout: our_stdout,
                 stderr: Some(our_stderr),
+                recorder: None,
             },
         },
     ))

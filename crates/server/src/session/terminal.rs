@@ -8,6 +8,7 @@ use sys::terminal::WindowSize;
 
 use super::context::Context;
 use super::stdio::{CommandEnd, OurEnd};
+use crate::recorder::RecorderPipe;
 use crate::rpc::RpcError;
 
 /// Terminal size as on the wire.
@@ -35,6 +36,7 @@ pub(super) struct Terminal {
     last_login: Option<LastLogin>,
     /// True if the monitor has allocated the terminal and written login records.
     is_monitors: bool,
+    recorder: Option<RecorderPipe>,
 }
 
 impl Terminal {
@@ -52,8 +54,7 @@ impl Terminal {
             Self::our_own(context)?
         };
         terminal.term = term;
-        let prepared = terminal.prepare(size, modes);
-        if let Err(error) = prepared {
+        if let Err(error) = terminal.prepare(size, modes) {
             terminal.release(context);
             return Err(error.into());
         }
@@ -64,6 +65,9 @@ impl Terminal {
         sys::terminal::set_window_size(&self.master, size.into())?;
         if let Some(slave) = &self.slave {
             sys::terminal::apply_modes(slave, modes)?;
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.begin(size.into(), &self.term)?;
         }
         Ok(())
     }
@@ -81,6 +85,12 @@ impl Terminal {
                 "a terminal came without its descriptors",
             )));
         };
+        let recorder = descriptors.next().map(RecorderPipe);
+        if recorder.is_none() && context.options.session.record_terminals.is_some() {
+            return Err(RpcError::Io(io::Error::other(
+                "a terminal came without its recorder",
+            )));
+        }
         Ok(Self {
             master,
             slave: Some(slave),
@@ -88,10 +98,16 @@ impl Terminal {
             term: Vec::new(),
             last_login: granted.last_login,
             is_monitors: true,
+            recorder,
         })
     }
 
     fn our_own(context: &Context<'_>) -> io::Result<Self> {
+        if context.options.session.record_terminals.is_some() {
+            return Err(io::Error::other(
+                "RecordTerminals needs a server that was started as root",
+            ));
+        }
         let pty = sys::pty::Pty::open()?;
         // A system without a group `tty` gives the terminal to the user's own group.
         pty.give_to(context.grant.uid, sys::pty::tty_group())?;
@@ -102,6 +118,7 @@ impl Terminal {
             term: Vec::new(),
             last_login: None,
             is_monitors: false,
+            recorder: None,
         })
     }
 
@@ -129,13 +146,25 @@ impl Terminal {
             .ok_or_else(|| io::Error::other("the terminal is in use"))?;
         Ok((
             CommandEnd::of_terminal(slave)?,
-            OurEnd::of_terminal(&self.master)?,
+            OurEnd::of_terminal(&self.master, self.recorder.as_ref())?,
         ))
     }
 
     /// RFC 4254 §6.7.
     pub(super) fn resize(&self, size: Size) -> io::Result<()> {
-        sys::terminal::set_window_size(&self.master, size.into())
+        sys::terminal::set_window_size(&self.master, size.into())?;
+        match &self.recorder {
+            Some(recorder) => recorder.resize(size.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Records text that the client gets beside the terminal's output.
+    pub(super) fn record(&self, text: &[u8]) -> io::Result<()> {
+        match &self.recorder {
+            Some(recorder) => recorder.output(text),
+            None => Ok(()),
+        }
     }
 
     /// Releases the terminal.
@@ -144,6 +173,7 @@ impl Terminal {
         // next user's.
         drop(self.master);
         drop(self.slave);
+        drop(self.recorder);
         if self.is_monitors && context.rpc.send(&PtyRelease { tty: self.path }).is_err() {
             context
                 .log

@@ -56,6 +56,8 @@ pub struct SandboxPolicy {
     pub confinement: Confinement,
     /// `RLIMIT_NOFILE`: must exceed the number of open descriptors and of those passed to `poll`.
     pub max_open_files: u64,
+    /// Open files may grow. If false, `RLIMIT_FSIZE` is 0.
+    pub may_write: bool,
 }
 
 /// Enough for the connection, the monitor's socket and the standard three, with some reserve.
@@ -160,7 +162,7 @@ pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     if process::is_dumpable().at(SandboxStep::Dumpable)? {
         return Err(invalid("still dumpable")).at(SandboxStep::Dumpable);
     }
-    set_limits(policy.max_open_files).at(SandboxStep::Limits)?;
+    set_limits(policy).at(SandboxStep::Limits)?;
     filter::install().at(SandboxStep::Seccomp)
 }
 
@@ -274,14 +276,14 @@ pub fn deny_files() -> io::Result<()> {
     Ok(())
 }
 
-fn set_limits(max_open_files: u64) -> io::Result<()> {
+fn set_limits(policy: &SandboxPolicy) -> io::Result<()> {
     let limits = [
         (Resource::Processes, 0),
-        (Resource::FileSize, 0),
         (Resource::Core, 0),
-        (Resource::OpenFiles, max_open_files),
+        (Resource::OpenFiles, policy.max_open_files),
     ];
-    for (resource, value) in limits {
+    let file_size = (!policy.may_write).then_some((Resource::FileSize, 0));
+    for (resource, value) in limits.into_iter().chain(file_size) {
         process::set_limit(resource, Limit::both(value))?;
         if process::limit(resource)? != Limit::both(value) {
             return Err(io::Error::other("limit is not in effect"));

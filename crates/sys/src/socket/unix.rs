@@ -82,6 +82,16 @@ pub fn connect_unix(path: &Path) -> io::Result<Connecting> {
     }
 }
 
+/// True if nobody listens at the socket `path`, or if the file is no socket; false if that is
+/// unknown. Who listens there sees a connection that ends at once.
+#[must_use]
+pub fn is_abandoned(path: &Path) -> bool {
+    match connect_unix(path) {
+        Ok(_) => false,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+    }
+}
+
 /// Listens on a name that is no path (unix(7), "abstract"), which ends with the socket:
 /// close-on-exec, non-blocking.
 ///
@@ -211,8 +221,12 @@ mod tests {
         let mut client = UnixStream::from(client);
         assert_eq!(client.read(&mut bytes).unwrap(), 5);
 
+        assert!(!is_abandoned(&path));
+        drop(listener);
+        assert!(is_abandoned(&path));
         assert!(unlink_own_socket(&path).unwrap());
         assert!(!unlink_own_socket(&path).unwrap());
+        assert!(!is_abandoned(&path));
         fs::write(&path, "a file").unwrap();
         assert!(!unlink_own_socket(&path).unwrap());
         assert!(path.exists());

@@ -218,6 +218,7 @@ fn policy() -> SandboxPolicy {
     SandboxPolicy {
         confinement,
         max_open_files: DEFAULT_OPEN_FILES,
+        may_write: false,
     }
 }
 
@@ -520,6 +521,7 @@ fn fails_with_directory() {
                 user: stranger(),
             },
             max_open_files: DEFAULT_OPEN_FILES,
+            may_write: false,
         };
         let error = preauth(&policy).unwrap_err();
         assert_eq!(error.step, sys::sandbox::SandboxStep::Root, "{directory}");
@@ -527,6 +529,7 @@ fn fails_with_directory() {
     let policy = SandboxPolicy {
         confinement: Confinement::Landlock,
         max_open_files: DEFAULT_OPEN_FILES,
+        may_write: false,
     };
     assert!(preauth(&policy).is_err());
 }

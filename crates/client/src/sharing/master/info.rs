@@ -7,7 +7,7 @@ use proto::ChannelId;
 use super::Master;
 use crate::log::debug2;
 use crate::sharing::message::{
-    INFO_CHANNELS, INFO_CONNECTION, INFO_LOAD, INFO_STATUS, INFO_STATUS_JSON, MasterReply,
+    INFO_CHANNELS, INFO_CONNECTION, INFO_STATUS, INFO_STATUS_JSON, MasterReply,
 };
 
 /// A text about the connection.
@@ -22,8 +22,6 @@ pub(crate) enum InfoText {
         /// As JSON.
         json: bool,
     },
-    /// How much the connection carries, for passengers that choose among several.
-    Load,
 }
 
 impl InfoText {
@@ -34,7 +32,6 @@ impl InfoText {
             (INFO_CHANNELS, Self::Channels),
             (INFO_STATUS, Self::Status { json: false }),
             (INFO_STATUS_JSON, Self::Status { json: true }),
-            (INFO_LOAD, Self::Load),
         ];
         let mut texts = texts.into_iter();
         texts.find_map(|(each, text)| (each.as_bytes() == name).then_some(text))
@@ -69,11 +66,6 @@ impl Master {
     ) {
         debug2!("passenger {serial}: text of {} bytes", text.len());
         self.answer(serial, &MasterReply::Info(id, true, text), driver);
-    }
-
-    /// Bytes a second that the connection carries, both directions together.
-    pub(crate) fn bytes_per_second(&self, driver: &Driver) -> u64 {
-        self.carried.per_second(driver.now())
     }
 
     /// Number, type and state of the channels that passengers in proxy mode speak for.

@@ -11,7 +11,6 @@ mod control;
 mod forwards;
 mod info;
 mod proxy;
-mod rate;
 mod sessions;
 mod typed;
 
@@ -26,7 +25,7 @@ use driver::{Driver, DriverError, Notice};
 use proto::{ChannelId, Event, Millis};
 use sys::process::effective_uid;
 
-use super::message::{INFO_LOAD, MasterReply, PassengerRequest, VERSION, Wish};
+use super::message::{MasterFacts, MasterReply, PassengerRequest, VERSION, Wish};
 use super::socket::MasterSocket;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
@@ -39,7 +38,6 @@ use crate::text::one_line;
 use control::{Arrival, Control, PeekResult};
 pub(crate) use info::{InfoText, PassengerStatus};
 use proxy::ProxiedChannels;
-use rate::CarriedRate;
 use sessions::PassengerSession;
 
 /// The upper byte of this module's tokens, below those of forwardings; the lower bits are a serial.
@@ -81,6 +79,8 @@ pub(crate) struct MasterSettings {
     x11: Option<X11Plan>,
     /// `ObscureKeystrokeTiming` of the master holds for all sessions with a terminal, as in OpenSSH.
     obscure_keystrokes_ms: Option<u32>,
+    /// Passengers may send messages ahead as the server's version permits: it has not failed at that.
+    tells_server: bool,
 }
 
 /// Passengers who wait for a sign of life.
@@ -104,14 +104,8 @@ pub(crate) struct Master {
     probe: Option<Probe>,
     /// Bytes received, and when they were last found to have grown.
     heard: (u64, Millis),
-    carried: CarriedRate,
     /// The end of the time for which a persisting master waits for passengers.
     idle_until: Option<Millis>,
-    /// The time at which the last passenger had gone that used the connection.
-    idle_since: Millis,
-    /// A passenger has used the connection since then. Those who only ask how much it carries, and then
-    /// take another one, do not keep it.
-    is_used: bool,
     is_quitting: bool,
     /// Escapes of passengers whose text the session makes.
     escapes: Vec<(u64, Command)>,
@@ -140,6 +134,7 @@ impl Master {
     pub(crate) fn listen(
         options: &ClientOptions,
         plan: &Plan,
+        tells_server: bool,
     ) -> Result<Option<Self>, ClientError> {
         let connection = &options.connection;
         let Some(path) = connection.control_path.as_deref() else {
@@ -160,6 +155,7 @@ impl Master {
                 agent: plan.agent.clone(),
                 x11: plan.x11.clone(),
                 obscure_keystrokes_ms: options.session.obscure_keystrokes_ms,
+                tells_server,
             },
             socket: Some(socket),
             next_serial: 0,
@@ -168,10 +164,7 @@ impl Master {
             unanswered: Vec::new(),
             probe: None,
             heard: (0, 0),
-            carried: CarriedRate::default(),
             idle_until: None,
-            idle_since: 0,
-            is_used: true,
             is_quitting: false,
             escapes: Vec::new(),
             texts: Vec::new(),
@@ -312,8 +305,7 @@ impl Master {
     ) {
         self.answer_remotes(forwards, driver);
         self.serve_proxies(forwards, driver);
-        let (received, sent) = driver.wire_bytes();
-        self.carried.note(received + sent, driver.now());
+        let received = driver.wire_bytes().0;
         if received != self.heard.0 {
             self.heard = (received, driver.now());
             self.look_for_life(driver);
@@ -322,14 +314,10 @@ impl Master {
             return;
         };
         let is_idle = self.socket.is_some() && !is_busy && !self.has_passengers();
-        self.is_used |= is_busy || !self.sessions.is_empty();
         if is_idle == self.idle_until.is_some() {
             return;
         }
-        if is_idle && std::mem::take(&mut self.is_used) {
-            self.idle_since = driver.now();
-        }
-        let until = self.idle_since + Millis::from(seconds) * 1000;
+        let until = driver.now().saturating_add(Millis::from(seconds) * 1000);
         self.idle_until = is_idle.then_some(until);
         driver.set_timer(TOKEN_PERSIST, self.idle_until);
     }
@@ -371,9 +359,14 @@ impl Master {
         let serial = self.next_serial;
         self.next_serial += 1;
         let mut control = Control::new(socket);
+        let server_version = driver.connection().peer_version();
+        let server_version = server_version.filter(|_| self.settings.tells_server);
         control.answer(&MasterReply::Hello {
             version: VERSION,
-            has_info: true,
+            master: MasterFacts {
+                has_info: true,
+                server_version: server_version.map(str::to_owned),
+            },
         });
         if driver
             .watch(control.as_fd(), TOKEN_CONTROL + serial, true, false)
@@ -459,7 +452,6 @@ impl Master {
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
         debug2!("passenger {serial}: request {id}: {wish:?}");
-        self.is_used |= !matches!(&wish, Wish::Info(name) if name == INFO_LOAD.as_bytes());
         match wish {
             Wish::Alive => self.alive(serial, id, driver),
             Wish::Session(wish) => {

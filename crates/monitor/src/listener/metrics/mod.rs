@@ -9,6 +9,7 @@ mod counters;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use config::server::LoggingOptions;
@@ -32,6 +33,17 @@ pub(super) struct MetricsSocket {
     fd: OwnedFd,
     /// The value of MetricsListen.
     place: String,
+    /// The file of a local socket.
+    file: Option<SocketFile>,
+}
+
+/// Device and number of a socket's file.
+type SocketFile = (u64, u64);
+
+/// The file at `path`; `None` if there is none.
+fn file_at(path: &Path) -> Option<SocketFile> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 impl MetricsSocket {
@@ -40,19 +52,20 @@ impl MetricsSocket {
     /// # Errors
     /// Why it cannot be opened.
     fn open(place: &str) -> io::Result<Self> {
-        let fd = match place.parse::<SocketAddr>() {
-            Ok(address) => sys::socket::listen(address, BACKLOG, true, true)?,
-            Err(_) => {
-                let path = Path::new(place);
-                // That of a server that has ended. A file that is no socket stays, and is an error.
-                let _ = sys::socket::unlink_own_socket(path);
-                sys::socket::listen_unix(path, BACKLOG, SOCKET_MASK)?
-            }
+        let (fd, file) = match place.parse::<SocketAddr>() {
+            Ok(address) => (sys::socket::listen(address, BACKLOG, true, true)?, None),
+            Err(_) => (listen_at(Path::new(place))?, file_at(Path::new(place))),
         };
         Ok(Self {
             fd,
             place: place.to_owned(),
+            file,
         })
+    }
+
+    /// True unless a local socket's file has been removed or replaced.
+    fn is_reachable(&self) -> bool {
+        self.file.is_none() || self.file == file_at(Path::new(&self.place))
     }
 
     /// The socket, readable when somebody connects.
@@ -61,14 +74,43 @@ impl MetricsSocket {
     }
 
     /// The next connection; `None` if there is none.
-    pub(super) fn accept(&self) -> Option<OwnedFd> {
-        Some(sys::socket::accept_stream(&self.fd).ok()?.0)
+    ///
+    /// # Errors
+    /// No descriptor or memory is left: the socket stays readable.
+    pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        match sys::socket::accept_stream(&self.fd) {
+            Ok((network, _)) => Ok(Some(network)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// Listens at `path`. The socket of a server that has ended is replaced; one at which somebody
+/// listens stays, as does a file that is no socket.
+fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let listen = || sys::socket::listen_unix(path, BACKLOG, SOCKET_MASK);
+    match listen() {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if !sys::socket::is_abandoned(path) {
+                return Err(io::Error::other(
+                    "another server may be listening there; each server needs a path of its own",
+                ));
+            }
+            match sys::socket::unlink_own_socket(path)? {
+                true => listen(),
+                false => Err(error),
+            }
+        }
+        listening => listening,
     }
 }
 
 impl Drop for MetricsSocket {
     fn drop(&mut self) {
-        if self.place.starts_with('/') {
+        if self.file.is_some() && self.is_reachable() {
             let _ = sys::socket::unlink_own_socket(Path::new(&self.place));
         }
     }
@@ -123,7 +165,7 @@ pub(super) fn socket_of(
     if place.is_empty() {
         return None;
     }
-    if let Some(old) = old.filter(|old| old.place == *place) {
+    if let Some(old) = old.filter(|old| old.place == *place && old.is_reachable()) {
         return Some(old);
     }
     match MetricsSocket::open(place) {
@@ -154,6 +196,8 @@ pub(super) fn file_of(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
     use privsep::LogLevel;
 
     use super::*;
@@ -169,17 +213,42 @@ mod tests {
         let number = std::os::fd::AsRawFd::as_raw_fd(&first.fd);
         let second = socket_of(&logging, Some(first), &log).unwrap();
         assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&second.fd), number);
-        assert!(second.accept().is_none());
-        let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        assert!(second.accept().is_some());
-        drop(client);
-        // A server that has been killed leaves its socket, which the next one replaces.
-        let replaced = socket_of(&logging, None, &log).unwrap();
-        assert!(path.exists());
-        drop((second, replaced));
+        assert!(second.accept().unwrap().is_none());
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(second.accept().unwrap().is_some());
+        drop((client, second));
         assert!(!path.exists());
         assert!(socket_of(&options("").logging, None, &log).is_none());
         assert_eq!(log.lines(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_the_socket_of_a_server_that_has_ended_is_replaced() {
+        let log = Log::to_memory(LogLevel::Info);
+        let directory = TempDir::new();
+        let path = directory.path().join("metrics");
+        let logging = options(&format!("MetricsListen {}", path.display())).logging;
+        // Its file stays when it is closed, as that of a server that has been killed.
+        let killed = UnixListener::bind(&path).unwrap();
+        assert!(socket_of(&logging, None, &log).is_none());
+        let said = format!(
+            "error: MetricsListen {}: another server may be listening there; each server needs a path of its own",
+            path.display()
+        );
+        assert_eq!(log.lines(), [said.as_str()]);
+        drop(killed);
+        let serving = socket_of(&logging, None, &log).unwrap();
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(serving.accept().unwrap().is_some());
+        // A second server neither takes it nor removes it.
+        assert!(socket_of(&logging, None, &log).is_none());
+        assert_eq!(log.lines(), [said.as_str(), &said]);
+        // The question whether somebody listens was a connection.
+        assert!(serving.accept().unwrap().is_some());
+        drop(client);
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(serving.accept().unwrap().is_some());
+        drop(client);
     }
 
     #[test]

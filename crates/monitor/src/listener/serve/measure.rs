@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use privsep::{AnswerRequest, AttemptsReport, FrameSplitter, Message, SessionReport};
+use privsep::{AnswerRequest, AttemptsReport, FrameSplitter, Message, SessionReport, roles};
 use sys::Pid;
 use sys::epoll::Interest;
 
-use super::{Listener, METRICS_TOKEN, REPORTS_TOKEN};
+use super::{ACCEPT_PAUSE_MS, Listener, METRICS_TOKEN, REPORTS_TOKEN};
 use crate::listener::metrics::{self, Counters, Gauges, MetricsFile, MetricsForm, MetricsSocket};
 use crate::listener::reader::ReaderProcess;
 
@@ -25,6 +25,8 @@ pub(super) struct Measured {
     /// Monitors of connections in which somebody has logged in.
     pub(super) sessions: HashSet<Pid>,
     socket: Option<MetricsSocket>,
+    /// Monotonic milliseconds until which no request is accepted.
+    paused_until_ms: Option<u64>,
     file: Option<MetricsFile>,
     /// Answers requests; started with the first.
     reader: Option<ReaderProcess>,
@@ -35,9 +37,10 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Monotonic milliseconds of the file's next write.
+    /// Monotonic milliseconds of the file's next write or of the end of a pause.
     pub(super) fn due_ms(&self) -> Option<u64> {
-        self.file.as_ref().map(MetricsFile::due_ms)
+        let file = self.file.as_ref().map(MetricsFile::due_ms);
+        file.into_iter().chain(self.paused_until_ms).min()
     }
 }
 
@@ -49,16 +52,9 @@ impl Listener<'_> {
         if let Some(old) = &old {
             let _ = self.epoll.remove(old.fd());
         }
-        let socket = metrics::socket_of(logging, old, self.log);
-        if let Some(socket) = &socket
-            && let Err(error) = self
-                .epoll
-                .add(socket.fd(), METRICS_TOKEN, Interest::READABLE)
-        {
-            self.log.error(&format!("MetricsListen: {error}"));
-        }
+        self.measured.socket = metrics::socket_of(logging, old, self.log);
         self.measured.file = metrics::file_of(logging, self.measured.file.take(), now_ms);
-        self.measured.socket = socket;
+        self.watch_requests();
         if let Some(reports) = self
             .launch
             .reports()
@@ -66,6 +62,18 @@ impl Listener<'_> {
         {
             let watched = self.epoll.add(reports, REPORTS_TOKEN, Interest::READABLE);
             self.measured.hears_reports = watched.is_ok();
+        }
+    }
+
+    /// Accepts requests from now on.
+    fn watch_requests(&mut self) {
+        self.measured.paused_until_ms = None;
+        let Some(socket) = &self.measured.socket else {
+            return;
+        };
+        let fd = socket.fd();
+        if let Err(error) = self.epoll.add(fd, METRICS_TOKEN, Interest::READABLE) {
+            self.log.error(&format!("MetricsListen: {error}"));
         }
     }
 
@@ -108,16 +116,22 @@ impl Listener<'_> {
     }
 
     /// Hands new connections of those who ask to the reader.
-    pub(super) fn answer_requests(&mut self) {
+    pub(super) fn answer_requests(&mut self, now_ms: u64) {
         let mut text = None;
         for _ in 0..ACCEPT_BATCH {
-            let accepted = self
-                .measured
-                .socket
-                .as_ref()
-                .and_then(MetricsSocket::accept);
-            let Some(network) = accepted else {
+            let Some(socket) = &self.measured.socket else {
                 return;
+            };
+            let network = match socket.accept() {
+                Ok(Some(network)) => network,
+                Ok(None) => return,
+                Err(error) => {
+                    self.log.error(&format!("MetricsListen: accept: {error}"));
+                    // With level-triggered epoll the loop would spin.
+                    let _ = self.epoll.remove(socket.fd());
+                    self.measured.paused_until_ms = Some(now_ms + ACCEPT_PAUSE_MS);
+                    return;
+                }
             };
             let text = text.get_or_insert_with(|| self.metrics_text(MetricsForm::OpenMetrics));
             let request = AnswerRequest {
@@ -125,6 +139,7 @@ impl Listener<'_> {
             };
             if let Err(error) = self.pass_request(&request, &network) {
                 self.log.verbose(&format!("a request for metrics: {error}"));
+                let _ = sys::io::write(&network, roles::METRICS_REFUSAL);
             }
         }
     }
@@ -144,9 +159,14 @@ impl Listener<'_> {
         Ok(())
     }
 
-    /// Writes the file when it is due.
-    pub(super) fn write_metrics(&mut self, now_ms: u64) {
-        if self.measured.due_ms().is_none_or(|at| at > now_ms) {
+    /// Writes the file when it is due, and ends a pause.
+    pub(super) fn keep_measuring(&mut self, now_ms: u64) {
+        let is_due = |at: u64| at <= now_ms;
+        if self.measured.paused_until_ms.is_some_and(is_due) {
+            self.watch_requests();
+        }
+        let file_due = self.measured.file.as_ref().map(MetricsFile::due_ms);
+        if !file_due.is_some_and(is_due) {
             return;
         }
         let text = self.metrics_text(MetricsForm::Prometheus);

@@ -361,7 +361,7 @@ impl SessionChannel {
     /// Takes every step that is possible now: sends queued text, attaches the outputs, sends the
     /// exit status, closes the channel.
     pub(super) fn advance(&mut self, driver: &mut Driver, context: &Context<'_>) -> io::Result<()> {
-        if !self.send_text(driver) {
+        if !self.send_text(driver)? {
             return Ok(());
         }
         if let Some(outputs) = self.unattached.take() {
@@ -395,7 +395,7 @@ impl SessionChannel {
     }
 
     /// Sends `unsent` as far as possible; returns true if it is empty.
-    fn send_text(&mut self, driver: &mut Driver) -> bool {
+    fn send_text(&mut self, driver: &mut Driver) -> io::Result<bool> {
         let stream = self.words_to;
         while !self.unsent.is_empty() {
             match driver
@@ -405,14 +405,20 @@ impl SessionChannel {
                 Ok(0) => {
                     let at = driver.now().saturating_add(DRAIN_MS.1);
                     driver.set_timer(Token::Drain(self.serial).number(), Some(at));
-                    return false;
+                    return Ok(false);
                 }
-                Ok(count) => drop(self.unsent.drain(..count.min(self.unsent.len()))),
+                Ok(count) => {
+                    let rest = self.unsent.split_off(count.min(self.unsent.len()));
+                    if let Some(terminal) = &self.terminal {
+                        terminal.record(&self.unsent)?;
+                    }
+                    self.unsent = rest;
+                }
                 // The channel is on its way out.
                 Err(_) => self.unsent.clear(),
             }
         }
-        true
+        Ok(true)
     }
 
     /// Ends the channel at once, because it is unused for too long. The command gets SIGHUP when the
