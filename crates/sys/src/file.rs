@@ -115,6 +115,33 @@ pub fn create_new(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
+/// As [`create_new`], for a file that is only appended to, where the file system has room for `reserved`
+/// bytes. Nobody reads or changes its content through the descriptor.
+///
+/// # Errors
+/// As [`create_new`]; `StorageFull` without room, and then there is no file.
+pub fn create_log(path: impl AsRef<Path>, mode: u32, reserved: u64) -> io::Result<File> {
+    use rustix::io::Errno;
+    let path = path.as_ref();
+    let flags = OFlags::WRONLY
+        | OFlags::APPEND
+        | OFlags::CREATE
+        | OFlags::EXCL
+        | OFlags::CLOEXEC
+        | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    let file = File::from(rustix::fs::open(path, flags, mode)?);
+    rustix::fs::fchmod(&file, mode)?;
+    let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(&file, flags, 0, reserved) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(file),
+        Err(error) => {
+            let _ = std::fs::remove_file(path);
+            Err(error.into())
+        }
+    }
+}
+
 /// Writes a new private file (0600), synced to disk; removes it again on failure.
 ///
 /// # Errors

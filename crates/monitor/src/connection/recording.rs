@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use privsep::roles;
 use sys::process::{Child, ExitStatus, SelfExe};
@@ -17,8 +17,10 @@ use crate::log::Log;
 
 /// Mode of a recording.
 const FILE_MODE: u32 = 0o600;
-/// Time limit for a recorder to write the rest of a terminal's output.
-const LAST_WRITE_WAIT: Duration = Duration::from_secs(10);
+/// Time limit for the recorders of a connection to write the rest of the output.
+pub(super) const LAST_WRITE_WAIT: Duration = Duration::from_secs(10);
+/// Bytes that must be free for a new recording.
+const RESERVED_BYTES: u64 = 4096;
 /// Most recordings of one process that begin in the same second: more than it grants terminals.
 const MAX_SAME_NAMES: u32 = 256;
 
@@ -48,10 +50,13 @@ impl Recorder {
         if *uid == account.uid {
             return Err("the user is the one whom recorders run as".to_owned());
         }
-        check_directory(directory)?;
+        let directory = &checked_directory(directory)?;
+        let (path, file) = make_file(directory, &account.name)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+        let kept = path.clone();
         let start = || -> io::Result<(Self, OwnedFd)> {
-            let (path, file) = make_file(directory, &account.name)?;
             let (reader, pipe) = sys::io::pipe()?;
+            sys::io::set_nonblocking(&pipe, true)?;
             // A smaller pipe makes the session wait more often.
             let _ = sys::io::set_pipe_size(&pipe, roles::RECORDER_PIPE_BYTES);
             let mut command = executable.command()?;
@@ -67,7 +72,10 @@ impl Recorder {
             let process = command.spawn()?;
             Ok((Self { process, path }, pipe))
         };
-        start().map_err(|error| format!("{}: {error}", directory.display()))
+        start().map_err(|error| {
+            let _ = std::fs::remove_file(&kept);
+            format!("{}: {error}", directory.display())
+        })
     }
 
     /// The file.
@@ -75,13 +83,23 @@ impl Recorder {
         &self.path
     }
 
-    /// Waits until all is written, after the session process has closed the pipe, and logs why
-    /// the recording is not complete, if it is not.
-    pub(super) fn finish(mut self, log: &Log) {
+    /// Returns true if the recorder has ended; then logs why the recording is not complete, if it is not.
+    pub(super) fn has_finished(&mut self, log: &Log) -> bool {
+        let is_over = has_ended(&mut self.process, Duration::ZERO);
+        if is_over {
+            self.finish(log, Instant::now());
+        }
+        is_over
+    }
+
+    /// Waits until all is written, after the session process has closed the pipe, or until `deadline`, and
+    /// logs why the recording is not complete, if it is not.
+    pub(super) fn finish(&mut self, log: &Log, deadline: Instant) {
         let no_space = u8::try_from(roles::exit::NO_SPACE)
             .ok()
             .map(ExitStatus::Exited);
-        let why = if !has_ended(&mut self.process, LAST_WRITE_WAIT) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let why = if !has_ended(&mut self.process, left) {
             // It ends with this process.
             "its disk does not answer".to_owned()
         } else {
@@ -97,15 +115,17 @@ impl Recorder {
     }
 }
 
-/// Checks that only root can reach the recordings.
-fn check_directory(directory: &Path) -> Result<(), String> {
+/// The directory without symbolic links, if only root can reach the recordings there.
+fn checked_directory(directory: &Path) -> Result<PathBuf, String> {
     let shown = directory.display();
+    let real = std::fs::canonicalize(directory).map_err(|error| format!("{shown}: {error}"))?;
+    let directory = real.as_path();
     sys::file::secure_root(directory, 0).map_err(|error| format!("{shown}: {error}"))?;
     let metadata = std::fs::metadata(directory).map_err(|error| format!("{shown}: {error}"))?;
     if metadata.permissions().mode() & 0o077 != 0 {
         return Err(format!("{shown}: must be for root only (chmod 700)"));
     }
-    Ok(())
+    Ok(real)
 }
 
 /// Makes a new file `USER-TIME-PID-NUMBER.cast`.
@@ -114,7 +134,7 @@ fn make_file(directory: &Path, user: &str) -> io::Result<(PathBuf, File)> {
     let begin = name_begin(user, seconds, sys::process::pid());
     for number in 0..MAX_SAME_NAMES {
         let path = directory.join(format!("{begin}-{number}.cast"));
-        match sys::file::create_new(&path, FILE_MODE) {
+        match sys::file::create_log(&path, FILE_MODE, RESERVED_BYTES) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

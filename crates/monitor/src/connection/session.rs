@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::tokens::{Purpose, Tokens};
 use keys::Permission;
@@ -30,7 +30,7 @@ use super::groups::choose_group;
 use super::kerberos::CredentialCache;
 use super::pam::PamLogin;
 use super::rate::Rate;
-use super::recording::Recorder;
+use super::recording::{LAST_WRITE_WAIT, Recorder};
 use super::reports::{Reports, SessionTraffic};
 use super::selinux::SessionContext;
 use super::signing::{Signer, SigningRefusal};
@@ -75,6 +75,8 @@ pub(crate) struct MonitorSession<'c> {
     traffic_rate: Rate,
     /// Empty directory, uid and gid of recorders.
     confinement: Option<(String, (u32, u32))>,
+    /// Recorders of released terminals, which write the rest of the output.
+    finishing: Vec<Recorder>,
 }
 
 /// The settings that decide over the session's requests. Configuration and login, a hundred times
@@ -193,6 +195,7 @@ impl<'c> MonitorSession<'c> {
             traffic: SessionTraffic::new(now_ms),
             traffic_rate: Rate::new(TRAFFIC_BURST, TRAFFIC_REFILL_MS, now_ms),
             confinement: None,
+            finishing: Vec::new(),
         }
     }
 
@@ -574,6 +577,8 @@ impl<'c> MonitorSession<'c> {
                 });
             }
         };
+        let log = self.log;
+        self.finishing.retain_mut(|each| !each.has_finished(log));
         let recording = match self.start_recorder().transpose() {
             Ok(recording) => recording,
             Err(error) => {
@@ -652,7 +657,7 @@ impl<'c> MonitorSession<'c> {
         }
     }
 
-    fn release(&self, terminal: Terminal, pid: sys::Pid) {
+    fn release(&mut self, terminal: Terminal, pid: sys::Pid) {
         if sys::process::is_root() {
             let files = sys::loginrec::RecordFiles::default();
             if let Err(error) = files.logout(&terminal.line, pid, sys::time::realtime()) {
@@ -663,9 +668,7 @@ impl<'c> MonitorSession<'c> {
             self.log
                 .error(&format!("{}: {error}", terminal.name.display()));
         }
-        if let Some(recorder) = terminal.recorder {
-            recorder.finish(self.log);
-        }
+        self.finishing.extend(terminal.recorder);
     }
 
     fn tidy_up(&mut self) {
@@ -677,6 +680,11 @@ impl<'c> MonitorSession<'c> {
         }
         if let Some(pam) = &mut self.pam {
             pam.close();
+        }
+        // Last: their disk may not answer.
+        let deadline = Instant::now() + LAST_WRITE_WAIT;
+        for mut recorder in core::mem::take(&mut self.finishing) {
+            recorder.finish(self.log, deadline);
         }
     }
 }

@@ -14,6 +14,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use privsep::roles;
+use sys::process::{Limit, Resource, set_limit};
+use sys::signals::Signal;
 use sys::terminal::WindowSize;
 
 use crate::reader::close_sandbox;
@@ -34,9 +36,31 @@ const MAX_RECORD_BYTES: usize = 1024 * 1024;
 /// Limit on open descriptors.
 const OPEN_FILES: u64 = 16;
 
-/// The session process's end of a recorder's pipe.
+/// Limit on the time for which the connection waits for the recorder: its disk may not answer.
+const WRITE_WAIT: Duration = Duration::from_secs(10);
+
+/// The session process's end of a recorder's pipe, which does not block.
 #[derive(Debug)]
 pub(crate) struct RecorderPipe(pub(crate) OwnedFd);
+
+/// The terminal's output can no longer be recorded.
+#[derive(Debug)]
+pub(crate) struct RecordingEnded;
+
+impl std::fmt::Display for RecordingEnded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the recording of the terminal has ended")
+    }
+}
+
+impl std::error::Error for RecordingEnded {}
+
+impl RecordingEnded {
+    /// True if this is the cause of an error.
+    pub(crate) fn is_cause_of(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|cause| cause.is::<Self>())
+    }
+}
 
 impl RecorderPipe {
     /// A copy of the descriptor.
@@ -49,7 +73,7 @@ impl RecorderPipe {
         self.write(BEGIN, &[&size_bytes(size), term])
     }
 
-    /// Records output; waits while the pipe is full.
+    /// Records output; waits while the pipe is full, for ten seconds at most.
     pub(crate) fn output(&self, bytes: &[u8]) -> io::Result<()> {
         self.write(OUTPUT, &[bytes])
     }
@@ -71,8 +95,20 @@ impl RecorderPipe {
         for part in parts {
             record.extend_from_slice(part);
         }
-        sys::io::write_all(&self.0, &record)
-            .map_err(|_| io::Error::other("the recording of the terminal has ended"))
+        let mut rest = &record[..];
+        while !rest.is_empty() {
+            match sys::io::write(&self.0, rest) {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match sys::io::wait_writable(&self.0, Some(WRITE_WAIT)) {
+                        Ok(true) => {}
+                        _ => return Err(io::Error::other(RecordingEnded)),
+                    }
+                }
+                Err(_) => return Err(io::Error::other(RecordingEnded)),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -88,6 +124,7 @@ pub fn recorder_main(arguments: &[OsString]) -> i32 {
         .and_then(|pipe| Ok((pipe, sys::io::inherited(roles::RECORDER_FILE_FD)?)))
         .map_err(|error| error.to_string())
         .and_then(|ends| {
+            outlive_session().map_err(|error| error.to_string())?;
             close_sandbox(arguments, OPEN_FILES, true)?;
             Ok(ends)
         });
@@ -107,6 +144,18 @@ pub fn recorder_main(arguments: &[OsString]) -> i32 {
     }
 }
 
+/// Ignores the signals that end all processes of a login, since the rest of the output is still to be
+/// written, and takes away the limits that PAM has set for the user's own processes.
+fn outlive_session() -> io::Result<()> {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        sys::signals::ignore(signal)?;
+    }
+    for resource in [Resource::FileSize, Resource::Cpu, Resource::AddressSpace] {
+        set_limit(resource, Limit::both(u64::MAX))?;
+    }
+    Ok(())
+}
+
 /// Writes what the pipe carries to the file, until its end.
 fn record(pipe: &OwnedFd, file: &OwnedFd) -> io::Result<()> {
     let mut recording = Recording::default();
@@ -114,7 +163,8 @@ fn record(pipe: &OwnedFd, file: &OwnedFd) -> io::Result<()> {
     loop {
         let count = sys::io::read(pipe, &mut room)?;
         if count == 0 {
-            return Ok(());
+            recording.finish(sys::time::monotonic_us());
+            return sys::io::write_all(file, recording.text.as_bytes());
         }
         let bytes = room.get(..count).unwrap_or_default();
         recording.advance(bytes, sys::time::monotonic_us())?;
@@ -166,6 +216,12 @@ impl Recording {
             (BEGIN, None) => {
                 self.begun_us = Some(now_us);
                 let (size, term) = size_of(body).ok_or_else(bad)?;
+                // Players refuse an empty terminal, and a client without one sends these.
+                let size = if size.0 == 0 || size.1 == 0 {
+                    (80, 24)
+                } else {
+                    size
+                };
                 let (term, now) = (String::from_utf8_lossy(term), sys::time::realtime_seconds());
                 cast::push_header(&mut self.text, size, now, &term);
             }
@@ -178,6 +234,15 @@ impl Recording {
             _ => return Err(bad()),
         }
         Ok(())
+    }
+
+    /// Appends what is left of a character that was cut.
+    fn finish(&mut self, now_us: u64) {
+        let tail = core::mem::take(&mut self.tail);
+        if let Some(begun_us) = self.begun_us.filter(|_| !tail.is_empty()) {
+            let at_us = now_us.saturating_sub(begun_us);
+            cast::push_event(&mut self.text, at_us, 'o', &String::from_utf8_lossy(&tail));
+        }
     }
 
     /// Appends output. Bytes that are no UTF-8 become U+FFFD; a character that is cut waits for its rest.

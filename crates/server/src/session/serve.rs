@@ -1,7 +1,6 @@
 //! The session process's loop: passes the driver's notices to the channels that they concern.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,7 @@ use super::context::Context;
 use super::forward::Forwarding;
 use super::token::Token;
 use super::x11::X11Request;
+use crate::recorder::RecordingEnded;
 use crate::transport;
 
 /// Time limit for sending a DISCONNECT.
@@ -92,7 +92,7 @@ impl<'a> Serve<'a> {
                 self.driver.connection().fail(error);
                 let _ = self.driver.flush_within(GOODBYE);
             }
-            Err(SessionError::Local(error)) if error.kind() == io::ErrorKind::Other => {
+            Err(SessionError::Local(error)) if RecordingEnded::is_cause_of(error) => {
                 let connection = self.driver.connection();
                 connection.disconnect(reason::BY_APPLICATION, &error.to_string());
                 let _ = self.driver.flush_within(GOODBYE);
@@ -201,8 +201,7 @@ impl<'a> Serve<'a> {
 
     fn serve(&mut self) -> Result<(), SessionError> {
         let lost = |error| match error {
-            // Not an error of the system: that of the recorder of a terminal.
-            DriverError::Io(error) if error.kind() == io::ErrorKind::Other => {
+            DriverError::Io(error) if RecordingEnded::is_cause_of(&error) => {
                 SessionError::Local(error)
             }
             DriverError::Io(error) => SessionError::Network(error),
