@@ -108,9 +108,13 @@ pub fn read_file_bounded(file: &File, max_len: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// `AlreadyExists`, also for a dangling symbolic link; else the kernel's error.
 pub fn create_new(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    create_with(path.as_ref(), OFlags::RDWR, mode)
+}
+
+fn create_with(path: &Path, access: OFlags, mode: u32) -> io::Result<File> {
+    let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::from_raw_mode(mode & 0o7777);
-    let file = File::from(rustix::fs::open(path.as_ref(), flags, mode)?);
+    let file = File::from(rustix::fs::open(path, flags, mode)?);
     rustix::fs::fchmod(&file, mode)?;
     Ok(file)
 }
@@ -123,15 +127,7 @@ pub fn create_new(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
 pub fn create_log(path: impl AsRef<Path>, mode: u32, reserved: u64) -> io::Result<File> {
     use rustix::io::Errno;
     let path = path.as_ref();
-    let flags = OFlags::WRONLY
-        | OFlags::APPEND
-        | OFlags::CREATE
-        | OFlags::EXCL
-        | OFlags::CLOEXEC
-        | OFlags::NOFOLLOW;
-    let mode = Mode::from_raw_mode(mode & 0o7777);
-    let file = File::from(rustix::fs::open(path, flags, mode)?);
-    rustix::fs::fchmod(&file, mode)?;
+    let file = create_with(path, OFlags::WRONLY | OFlags::APPEND, mode)?;
     let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(&file, flags, 0, reserved) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(file),

@@ -7,11 +7,10 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sys::socket::Connecting;
+use sys::socket::SocketFile;
 
 use crate::connect::plain_reason;
 use crate::error::ClientError;
@@ -70,11 +69,9 @@ fn lock(directory: &OwnedFd) {
 pub(super) fn remove_stale(path: &Path) {
     let removed = split(path).and_then(|(directory, _)| {
         lock(&directory);
-        match sys::socket::connect_unix(path) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                sys::socket::unlink_own_socket(path)
-            }
-            Ok(Connecting::Done(_) | Connecting::InProgress(_)) | Err(_) => Ok(false),
+        match sys::socket::is_abandoned(path) {
+            true => sys::socket::unlink_own_socket(path),
+            false => Ok(false),
         }
     });
     if let Err(reason) = removed {
@@ -86,9 +83,8 @@ pub(super) fn remove_stale(path: &Path) {
 #[derive(Debug)]
 pub(super) struct MasterSocket {
     fd: OwnedFd,
-    path: PathBuf,
-    /// Device and number of the socket's file.
-    file: (u64, u64),
+    /// `None` once the name is left to another process.
+    file: Option<SocketFile>,
 }
 
 impl MasterSocket {
@@ -120,8 +116,7 @@ impl MasterSocket {
         match linked {
             Ok(file) => Ok(Some(Self {
                 fd,
-                path: path.to_owned(),
-                file: (file.dev(), file.ino()),
+                file: Some(SocketFile::new(path, &file)),
             })),
             Err(reason) if reason.kind() == io::ErrorKind::AlreadyExists => {
                 error!("ControlSocket {shown} already exists, disabling multiplexing");
@@ -131,21 +126,19 @@ impl MasterSocket {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(SocketFile::path)
     }
 
     /// Closes the socket and leaves its name to another process that has it.
     pub(super) fn abandon(mut self) {
-        self.path.clear();
+        self.file = None;
     }
 
     /// Removes the name, if it is still this socket's.
     pub(super) fn remove_name(&self) {
-        let is_own = fs::symlink_metadata(&self.path)
-            .is_ok_and(|file| (file.dev(), file.ino()) == self.file);
-        if is_own {
-            let _ = fs::remove_file(&self.path);
+        if let Some(file) = &self.file {
+            file.remove();
         }
     }
 }

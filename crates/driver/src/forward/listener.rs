@@ -1,14 +1,12 @@
 //! Sockets that accept connections to forward, and the rules by which a requested address becomes
 //! the addresses that are bound (OpenSSH's `channel_fwd_bind_addr`).
 
-use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use sys::socket::Family;
+use sys::socket::{Family, SocketFile};
 
 /// Length of the queue of connections that are not accepted yet.
 const BACKLOG: i32 = 1024;
@@ -80,8 +78,8 @@ pub struct ListeningSockets {
     pub(super) sockets: Vec<OwnedFd>,
     /// The port; 0 for a Unix socket.
     pub port: u16,
-    /// A Unix socket's path with device and inode, to remove it at the end.
-    path: Option<(PathBuf, u64, u64)>,
+    /// A Unix socket's file, to remove it at the end.
+    file: Option<SocketFile>,
 }
 
 impl ListeningSockets {
@@ -123,7 +121,7 @@ impl ListeningSockets {
         let mut listening = Self {
             sockets: Vec::new(),
             port,
-            path: None,
+            file: None,
         };
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         let fits = |address: &SocketAddr| match family {
@@ -165,11 +163,10 @@ impl ListeningSockets {
             sys::socket::unlink_own_socket(path)?;
         }
         let socket = sys::socket::listen_unix(path, BACKLOG, mask)?;
-        let found = fs::symlink_metadata(path)?;
         Ok(Self {
             sockets: vec![socket],
             port: 0,
-            path: Some((path.to_owned(), found.dev(), found.ino())),
+            file: Some(SocketFile::at(path)?),
         })
     }
 
@@ -195,11 +192,8 @@ impl ListeningSockets {
 
     /// Closes sockets that no driver watches, as `Forwards::cancel` does those of a listener.
     pub fn discard(self) {
-        if let Some((path, device, inode)) = &self.path
-            && let Ok(found) = fs::symlink_metadata(path)
-            && (found.dev(), found.ino()) == (*device, *inode)
-        {
-            let _ = fs::remove_file(path);
+        if let Some(file) = &self.file {
+            file.remove();
         }
     }
 }

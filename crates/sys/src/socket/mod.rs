@@ -40,8 +40,8 @@ pub use resolve::{
     Family, ResolveError, Resolved, host_name, literal, resolve, reverse_confirmed, reverse_name,
 };
 pub use unix::{
-    accept_stream, connect_abstract, connect_unix, is_abandoned, listen_abstract, listen_unix,
-    peek, unlink_own_socket,
+    SocketFile, accept_stream, connect_abstract, connect_unix, is_abandoned, listen_abstract,
+    listen_unix, peek, unlink_own_socket,
 };
 
 fn family_of(address: &SocketAddr) -> AddressFamily {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -114,6 +114,54 @@ pub fn connect_abstract(name: &[u8]) -> io::Result<OwnedFd> {
     let fd = unix_socket()?;
     rustix::net::connect(&fd, &address)?;
     Ok(fd)
+}
+
+/// The file of a listening socket, told by device and number from another that has taken its path since.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// The file with this metadata, whose name is `path`.
+    #[must_use]
+    pub fn new(path: &Path, found: &fs::Metadata) -> Self {
+        Self {
+            path: path.to_owned(),
+            device: found.dev(),
+            inode: found.ino(),
+        }
+    }
+
+    /// The file at `path`; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(path, &fs::symlink_metadata(path)?))
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True if it is still the file at its path.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode))
+    }
+
+    /// Removes it, if it is still the file at its path.
+    pub fn remove(&self) {
+        if self.is_in_place() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Removes `path` if it is a socket that this process's user owns. Returns true if it was removed;

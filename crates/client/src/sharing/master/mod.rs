@@ -174,7 +174,7 @@ impl Master {
 
     /// The socket's path, while it listens.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.socket.as_ref().map(MasterSocket::path)
+        self.socket.as_ref().and_then(MasterSocket::path)
     }
 
     /// Accepts passengers from now on.

@@ -9,10 +9,10 @@ mod counters;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use config::server::LoggingOptions;
+use sys::socket::SocketFile;
 
 pub(super) use counters::{Counters, Gauges, MetricsForm, RefusalReason};
 
@@ -37,15 +37,6 @@ pub(super) struct MetricsSocket {
     file: Option<SocketFile>,
 }
 
-/// Device and number of a socket's file.
-type SocketFile = (u64, u64);
-
-/// The file at `path`; `None` if there is none.
-fn file_at(path: &Path) -> Option<SocketFile> {
-    let found = std::fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
-}
-
 impl MetricsSocket {
     /// Opens the socket at `place`, a path or an address.
     ///
@@ -54,7 +45,10 @@ impl MetricsSocket {
     fn open(place: &str) -> io::Result<Self> {
         let (fd, file) = match place.parse::<SocketAddr>() {
             Ok(address) => (sys::socket::listen(address, BACKLOG, true, true)?, None),
-            Err(_) => (listen_at(Path::new(place))?, file_at(Path::new(place))),
+            Err(_) => {
+                let path = Path::new(place);
+                (listen_at(path)?, Some(SocketFile::at(path)?))
+            }
         };
         Ok(Self {
             fd,
@@ -65,7 +59,7 @@ impl MetricsSocket {
 
     /// True unless a local socket's file has been removed or replaced.
     fn is_reachable(&self) -> bool {
-        self.file.is_none() || self.file == file_at(Path::new(&self.place))
+        self.file.as_ref().is_none_or(SocketFile::is_in_place)
     }
 
     /// The socket, readable when somebody connects.
@@ -110,8 +104,8 @@ fn listen_at(path: &Path) -> io::Result<OwnedFd> {
 
 impl Drop for MetricsSocket {
     fn drop(&mut self) {
-        if self.file.is_some() && self.is_reachable() {
-            let _ = sys::socket::unlink_own_socket(Path::new(&self.place));
+        if let Some(file) = self.file.as_ref().filter(|file| file.is_in_place()) {
+            let _ = sys::socket::unlink_own_socket(file.path());
         }
     }
 }
