@@ -267,9 +267,13 @@ impl Sshd {
         for key in keys {
             let name = keys::fingerprint::sha256(&key.private.public().blob());
             let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-            command
-                .arg("-i")
-                .arg(key.write(self.daemon.scratch(), &name));
+            // A client that runs may be reading the file: it is not written again.
+            let scratch = self.daemon.scratch();
+            let file = match scratch.join(&name) {
+                written if written.exists() => written,
+                _ => key.write(scratch, &name),
+            };
+            command.arg("-i").arg(file);
         }
         for option in [
             "IdentitiesOnly=yes",

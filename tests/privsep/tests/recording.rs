@@ -353,13 +353,15 @@ fn a_full_disk_ends_the_session() {
     let guest = guest_with("", &key);
     let recordings = Recordings::new("full");
     let mut mount = Command::new("mount");
-    let mount = mount.args(["-t", "tmpfs", "-o", "size=256k,mode=700", "small"]);
+    let mount = mount.args(["-t", "tmpfs", "-o", "size=640k,mode=700", "small"]);
     let _disk = match Mounted::at(&recordings.0, mount) {
         Ok(disk) => disk,
         Err(why) => return skipped("recordings on a full disk", &why),
     };
     let server = Sshd::start(Config::new(&recordings.line()));
-    let remote = "head -c 3000000 /dev/zero | tr '\\0' x; echo end";
+    // Little at a time fills the last part, so that the client has nothing to send when the session ends.
+    let remote = "x() { head -c $1 /dev/zero | tr '\\0' x; }; x 500000; sleep 0.5; little=$(x 3000); \
+                  for i in $(seq 800); do printf %s $little; sleep 0.01; done; echo end";
     let mut command = server.ssh(&guest.name, &[&key]);
     let outcome = finish(command.args(["-tt", "127.0.0.1", remote]));
     assert_eq!(outcome.status, 255, "{}", outcome.summary());
