@@ -23,6 +23,9 @@ const AT_ONCE: usize = 2;
 /// Number of slowest programs that are listed at the end.
 const SLOWEST: usize = 10;
 
+/// Most programs that are run a second time: more failures than this have one cause.
+const MOST_AGAIN: usize = 6;
+
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
@@ -109,8 +112,9 @@ fn all(request: &Request) -> Result<bool, String> {
     let begun = std::time::Instant::now();
     let (beside, alone) = order::sorted(programs);
     let mut queue = queue::Queue::new(&folder, beside.len() + alone.len());
-    queue.run(beside, request.jobs);
-    queue.run(alone, 1);
+    queue.run(&beside, request.jobs);
+    queue.run(&alone, 1);
+    queue.again(&[beside, alone].concat(), MOST_AGAIN);
     Ok(conclude(queue.finish(), begun.elapsed().as_secs_f64()))
 }
 
@@ -124,6 +128,16 @@ fn conclude(mut runs: Vec<Run>, seconds: f64) -> bool {
     }
     println!("{sum:>8.1} s  all of them, in {seconds:.1} s");
     let failed: Vec<&Run> = runs.iter().filter(|run| run.failure.is_some()).collect();
+    for run in runs.iter().filter(|run| run.failure.is_none()) {
+        if let Some(why) = &run.earlier {
+            let log = run.log.with_extension("first.log");
+            println!(
+                "UNSTABLE {}: {why} beside others, passed alone; {}",
+                run.name,
+                log.display()
+            );
+        }
+    }
     for run in &failed {
         let why = run.failure.as_deref().unwrap_or_default();
         println!("FAILED {}: {why}; {}", run.name, run.log.display());

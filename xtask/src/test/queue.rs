@@ -1,7 +1,6 @@
 //! Runs test programs, several at once. The output of each goes to a file: that of a failed one is
 //! printed whole, of the others one line and what they skipped. One that runs for long is named meanwhile.
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -28,6 +27,8 @@ pub(super) struct Run {
     pub(super) seconds: f64,
     /// Why it failed, if it did.
     pub(super) failure: Option<String>,
+    /// Why it failed beside other programs, if it was run again alone ([`Queue::again`]).
+    pub(super) earlier: Option<String>,
     /// The file with its output.
     pub(super) log: PathBuf,
 }
@@ -50,18 +51,52 @@ impl<'a> Queue<'a> {
     }
 
     /// Runs the programs in this order, `jobs` at once, and reports each when it ends.
-    pub(super) fn run(&mut self, programs: Vec<Program>, jobs: usize) {
-        let waiting = Mutex::new(VecDeque::from(programs));
-        let next = || locked(&waiting).pop_front();
+    pub(super) fn run(&mut self, programs: &[Program], jobs: usize) {
+        let waiting = Mutex::new(programs.iter());
+        let next = || locked(&waiting).next();
         thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
                     while let Some(program) = next() {
-                        self.report(run(&program, self.folder));
+                        self.report(run(program, self.folder));
                     }
                 });
             }
         });
+    }
+
+    /// Runs the failed ones of `programs` once more, alone, unless more than `most` failed.
+    ///
+    /// A test with a limit of time can miss it on two cores that several programs share. The first
+    /// failure stays on record ([`Run::earlier`]) and its output in a file of its own.
+    pub(super) fn again(&mut self, programs: &[Program], most: usize) {
+        let mut done = locked(&self.done);
+        let failed: Vec<&mut Run> = done
+            .iter_mut()
+            .filter(|run| run.failure.is_some())
+            .collect();
+        if failed.len() > most {
+            return;
+        }
+        for earlier in failed {
+            let is_it = |program: &&Program| log_of(program, self.folder) == earlier.log;
+            let Some(program) = programs.iter().find(is_it) else {
+                continue;
+            };
+            let _ = fs::rename(&earlier.log, earlier.log.with_extension("first.log"));
+            println!("again, alone: {}", program.name);
+            let mut later = run(program, self.folder);
+            later.seconds += earlier.seconds;
+            later.earlier = earlier.failure.take();
+            if let Some(why) = &later.failure {
+                let output = fs::read(&later.log).unwrap_or_default();
+                println!(
+                    "FAILED again: {why}\n{}",
+                    String::from_utf8_lossy(&output).trim_end()
+                );
+            }
+            *earlier = later;
+        }
     }
 
     /// The programs that ran.
@@ -108,7 +143,7 @@ fn skipped(output: &str) -> impl Iterator<Item = &str> {
 
 /// Runs a program to its end.
 fn run(program: &Program, folder: &Path) -> Run {
-    let log = folder.join(format!("{}.log", log_name(program)));
+    let log = log_of(program, folder);
     let begun = Instant::now();
     let report = || {
         let (name, seconds) = (&program.name, begun.elapsed().as_secs());
@@ -125,6 +160,7 @@ fn run(program: &Program, folder: &Path) -> Run {
         name: program.name.clone(),
         seconds: begun.elapsed().as_secs_f64(),
         failure,
+        earlier: None,
         log,
     }
 }
@@ -151,15 +187,16 @@ fn reported<T>(
     })
 }
 
-/// The file name of the program, which is unique, or a name without one.
-fn log_name(program: &Program) -> String {
-    match &program.command[..] {
+/// The file for the program's output, named by its file name, which is unique, or a name without one.
+fn log_of(program: &Program, folder: &Path) -> PathBuf {
+    let name = match &program.command[..] {
         [path, ..] if program.name.contains("::") => {
             let file = Path::new(path).file_name().unwrap_or_default();
             file.to_string_lossy().into_owned()
         }
         _ => program.name.clone(),
-    }
+    };
+    folder.join(format!("{name}.log"))
 }
 
 /// Files, not pipes: nobody waits for a process that a test has left.
@@ -221,10 +258,10 @@ mod tests {
             program("two", "exit 3"),
             program("three", "kill -9 $$"),
         ];
-        queue.run(programs, 2);
+        queue.run(&programs, 2);
         let mut gone = program("gone", "");
         gone.command = vec!["/nonexistent/program".into()];
-        queue.run(vec![gone], 1);
+        queue.run(&[gone], 1);
         let mut runs = queue.finish();
         assert_eq!(runs.last().unwrap().name, "gone");
         assert!(runs.last().unwrap().failure.is_some());
@@ -234,6 +271,38 @@ mod tests {
         assert_eq!(output(1), "skipped: this (because)\n/\nhere\n");
         assert_eq!(runs[2].failure.as_deref(), Some("killed by signal 9"));
         assert_eq!(runs[3].failure.as_deref(), Some("exit status 3"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_failed_runs_once_more_and_both_results_are_kept() {
+        let folder = std::env::temp_dir().join(format!("xtask-again-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let marker = folder.join("marker");
+        let marker = marker.display();
+        let programs = || {
+            vec![
+                program("good", "exit 0"),
+                program(
+                    "once",
+                    &format!("[ -e {marker} ] || {{ : >{marker}; exit 4; }}"),
+                ),
+                program("always", "exit 5"),
+            ]
+        };
+        let mut queue = Queue::new(&folder, 3);
+        queue.run(&programs(), 1);
+        queue.again(&programs(), 1);
+        assert!(locked(&queue.done).iter().all(|run| run.earlier.is_none()));
+        queue.again(&programs(), 2);
+        let [good, once, always] = &queue.finish()[..] else {
+            panic!("three programs ran");
+        };
+        assert_eq!((&good.failure, &good.earlier), (&None, &None));
+        assert_eq!(once.failure, None);
+        assert_eq!(once.earlier.as_deref(), Some("exit status 4"));
+        let status = Some("exit status 5".to_owned());
+        assert_eq!((&always.failure, &always.earlier), (&status, &status));
         fs::remove_dir_all(&folder).unwrap();
     }
 
