@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use keys::private_file::{
-    self, DEFAULT_KDF_ROUNDS, FileCipher, OpensshProtection, PrivateFileError, PrivateKeyFile,
+    self, DEFAULT_KDF_ROUNDS, OpensshProtection, PrivateFileError, PrivateKeyFile,
 };
 use keys::public_file::{self, PublicKeyFile};
 use keys::{KeyType, PresentedKey, PrivateKey};
@@ -179,7 +179,7 @@ pub(super) fn private_text(
         }
         _ => {
             let protection = OpensshProtection {
-                cipher: form.cipher.unwrap_or(FileCipher::Aes256Ctr),
+                cipher: form.cipher.unwrap_or_default(),
                 rounds: form.rounds.unwrap_or(DEFAULT_KDF_ROUNDS),
             };
             private_file::write_openssh_with(key, comment, passphrase, &protection)

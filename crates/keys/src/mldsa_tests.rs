@@ -110,7 +110,7 @@ fn a_certificate_of_openssh_is_accepted() {
 #[test]
 fn private_files_are_read_back_and_hold_both_seeds() {
     let key = generate();
-    for cipher in FileCipher::ALL {
+    for cipher in FileCipher::all() {
         let protection = OpensshProtection { cipher, rounds: 1 };
         let text = write_openssh_with(&key, "c", Some(b"secret"), &protection).unwrap();
         let file = private_file::parse(text.as_bytes(), Some(b"secret")).unwrap();

@@ -2,6 +2,7 @@
 //! agent"; OpenSSH for certificates): the fields of the OpenSSH file format, and for a certificate
 //! its blob followed by the secret fields only.
 
+use crypto::sign::RsaParts;
 use wire::{Put, Reader};
 use zeroize::Zeroizing;
 
@@ -10,7 +11,7 @@ use super::openssh::{self, read_private, write_private};
 use crate::algorithm::KeyType;
 use crate::certificate::Certificate;
 use crate::error::{KeyError, printable};
-use crate::private_key::{PrivateKey, RsaParts, SecurityKeyHandle};
+use crate::private_key::{PrivateKey, SecurityKeyHandle};
 use crate::public_key::PublicKey;
 
 /// A private key as an agent holds it: presented as itself, or by a certificate for it.

@@ -4,6 +4,7 @@
 
 use crypto::hash::HashAlgorithm;
 use crypto::legacy;
+use crypto::sign::RsaParts;
 use zeroize::Zeroizing;
 
 use super::encryption::{pad, unpad};
@@ -11,7 +12,7 @@ use super::{PrivateFileError, PrivateKeyFile};
 use crate::der::{self, DerReader, oid};
 use crate::error::KeyError;
 use crate::pem::{self, PemBlock};
-use crate::private_key::{PrivateKey, PrivateKeySecret, RsaParts};
+use crate::private_key::{PrivateKey, PrivateKeySecret};
 use crate::public_key::{EcCurve, PublicKey};
 
 /// Width of the base64 in PEM files.

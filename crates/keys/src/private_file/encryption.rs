@@ -1,115 +1,59 @@
 //! The ciphers of private key files.
 
-use crypto::cipher::{CipherAlgorithm, CtrKey};
+use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind, CtrKey};
 use crypto::{keyfile, legacy};
 use zeroize::Zeroizing;
 
 use super::PrivateFileError;
 use crate::error::KeyError;
 
-/// A cipher of OpenSSH's private key format.
+/// A cipher of OpenSSH's private key format: any packet cipher but 3des-cbc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileCipher {
-    /// aes128-ctr
-    Aes128Ctr,
-    /// aes192-ctr
-    Aes192Ctr,
-    /// aes256-ctr, the default
-    Aes256Ctr,
-    /// aes128-cbc
-    Aes128Cbc,
-    /// aes192-cbc
-    Aes192Cbc,
-    /// aes256-cbc
-    Aes256Cbc,
-    /// aes128-gcm@openssh.com
-    Aes128Gcm,
-    /// aes256-gcm@openssh.com
-    Aes256Gcm,
-    /// chacha20-poly1305@openssh.com
-    ChaCha20Poly1305,
-}
-
-enum CipherMode {
-    Ctr(CipherAlgorithm),
-    Cbc,
-    Gcm,
-    ChaChaPoly,
-}
+pub struct FileCipher(CipherAlgorithm);
 
 const TAG_LEN: usize = 16;
 
+impl Default for FileCipher {
+    /// aes256-ctr
+    fn default() -> Self {
+        Self(CipherAlgorithm::Aes256Ctr)
+    }
+}
+
 impl FileCipher {
     /// Every cipher.
-    pub const ALL: [Self; 9] = [
-        Self::Aes128Ctr,
-        Self::Aes192Ctr,
-        Self::Aes256Ctr,
-        Self::Aes128Cbc,
-        Self::Aes192Cbc,
-        Self::Aes256Cbc,
-        Self::Aes128Gcm,
-        Self::Aes256Gcm,
-        Self::ChaCha20Poly1305,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        let algorithms = CIPHERS.iter().map(|spec| spec.algorithm);
+        algorithms.filter_map(Self::new)
+    }
 
-    fn row(self) -> (&'static str, usize, CipherMode) {
-        match self {
-            Self::Aes128Ctr => (
-                "aes128-ctr",
-                16,
-                CipherMode::Ctr(CipherAlgorithm::Aes128Ctr),
-            ),
-            Self::Aes192Ctr => (
-                "aes192-ctr",
-                24,
-                CipherMode::Ctr(CipherAlgorithm::Aes192Ctr),
-            ),
-            Self::Aes256Ctr => (
-                "aes256-ctr",
-                32,
-                CipherMode::Ctr(CipherAlgorithm::Aes256Ctr),
-            ),
-            Self::Aes128Cbc => ("aes128-cbc", 16, CipherMode::Cbc),
-            Self::Aes192Cbc => ("aes192-cbc", 24, CipherMode::Cbc),
-            Self::Aes256Cbc => ("aes256-cbc", 32, CipherMode::Cbc),
-            Self::Aes128Gcm => ("aes128-gcm@openssh.com", 16, CipherMode::Gcm),
-            Self::Aes256Gcm => ("aes256-gcm@openssh.com", 32, CipherMode::Gcm),
-            Self::ChaCha20Poly1305 => ("chacha20-poly1305@openssh.com", 64, CipherMode::ChaChaPoly),
-        }
+    fn new(algorithm: CipherAlgorithm) -> Option<Self> {
+        (algorithm != CipherAlgorithm::TripleDesCbc).then_some(Self(algorithm))
     }
 
     /// The cipher's name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.row().0
+        self.0.name()
     }
 
     /// The cipher with this name.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|cipher| cipher.name().as_bytes() == name)
+        let name = std::str::from_utf8(name).ok()?;
+        CipherAlgorithm::from_name(name).and_then(Self::new)
     }
 
     pub(super) fn key_len(self) -> usize {
-        self.row().1
+        self.0.key_len()
     }
 
     pub(super) fn iv_len(self) -> usize {
-        match self.row().2 {
-            CipherMode::Ctr(_) | CipherMode::Cbc => 16,
-            CipherMode::Gcm => 12,
-            CipherMode::ChaChaPoly => 0,
-        }
+        self.0.iv_len()
     }
 
     pub(super) fn block_len(self) -> usize {
-        match self.row().2 {
-            CipherMode::ChaChaPoly => 8,
-            _ => 16,
-        }
+        self.0.block_len()
     }
 
     /// Decrypts `section`. `material` is key and IV; `tag` the bytes after the section.
@@ -124,28 +68,28 @@ impl FileCipher {
             return Err(PrivateFileError::Malformed);
         }
         let mut data = Zeroizing::new(section.to_vec());
-        let mode = self.row().2;
-        let tag: Option<&[u8; TAG_LEN]> = match mode {
-            CipherMode::Ctr(_) | CipherMode::Cbc if tag.is_empty() => None,
-            CipherMode::Gcm | CipherMode::ChaChaPoly => {
+        let kind = self.0.kind();
+        let tag: Option<&[u8; TAG_LEN]> = match kind {
+            CipherKind::Ctr | CipherKind::Cbc if tag.is_empty() => None,
+            CipherKind::Gcm | CipherKind::ChaChaPoly => {
                 Some(tag.try_into().map_err(|_| PrivateFileError::Malformed)?)
             }
-            CipherMode::Ctr(_) | CipherMode::Cbc => return Err(PrivateFileError::Malformed),
+            CipherKind::Ctr | CipherKind::Cbc => return Err(PrivateFileError::Malformed),
         };
         let internal = |_| PrivateFileError::Key(KeyError::Internal);
-        match (mode, tag) {
-            (CipherMode::Ctr(algorithm), _) => CtrKey::new(algorithm, key, iv)
+        match (kind, tag) {
+            (CipherKind::Ctr, _) => CtrKey::new(self.0, key, iv)
                 .map_err(internal)?
                 .apply(0, &mut data),
-            (CipherMode::Cbc, _) => legacy::aes_cbc_decrypt(key, iv, &mut data)
+            (CipherKind::Cbc, _) => legacy::aes_cbc_decrypt(key, iv, &mut data)
                 .map_err(|_| PrivateFileError::Malformed)?,
-            (CipherMode::Gcm, Some(tag)) => keyfile::gcm_open(key, iv, &mut data, tag)
+            (CipherKind::Gcm, Some(tag)) => keyfile::gcm_open(key, iv, &mut data, tag)
                 .map_err(|_| PrivateFileError::WrongPassphrase)?,
-            (CipherMode::ChaChaPoly, Some(tag)) => {
+            (CipherKind::ChaChaPoly, Some(tag)) => {
                 keyfile::chacha_poly_open(key, &mut data, tag)
                     .map_err(|_| PrivateFileError::WrongPassphrase)?
             }
-            (CipherMode::Gcm | CipherMode::ChaChaPoly, None) => {
+            (CipherKind::Gcm | CipherKind::ChaChaPoly, None) => {
                 return Err(PrivateFileError::Malformed);
             }
         }
@@ -160,20 +104,20 @@ impl FileCipher {
     ) -> Result<Option<[u8; TAG_LEN]>, PrivateFileError> {
         let (key, iv) = self.split(material)?;
         let internal = |_| PrivateFileError::Key(KeyError::Internal);
-        Ok(match self.row().2 {
-            CipherMode::Ctr(algorithm) => {
-                CtrKey::new(algorithm, key, iv)
+        Ok(match self.0.kind() {
+            CipherKind::Ctr => {
+                CtrKey::new(self.0, key, iv)
                     .map_err(internal)?
                     .apply(0, data);
                 None
             }
-            CipherMode::Cbc => {
+            CipherKind::Cbc => {
                 legacy::aes_cbc_encrypt(key, iv, data)
                     .map_err(|_| PrivateFileError::Key(KeyError::Internal))?;
                 None
             }
-            CipherMode::Gcm => Some(keyfile::gcm_seal(key, iv, data).map_err(internal)?),
-            CipherMode::ChaChaPoly => Some(keyfile::chacha_poly_seal(key, data).map_err(internal)?),
+            CipherKind::Gcm => Some(keyfile::gcm_seal(key, iv, data).map_err(internal)?),
+            CipherKind::ChaChaPoly => Some(keyfile::chacha_poly_seal(key, data).map_err(internal)?),
         })
     }
 

@@ -1,6 +1,7 @@
 //! OpenSSH's private key format (PROTOCOL.key): one key, its public key unencrypted, the secret in
 //! a section that may be encrypted with a key derived by bcrypt.
 
+use crypto::sign::RsaParts;
 use wire::{Put, Reader};
 use zeroize::Zeroizing;
 
@@ -9,7 +10,7 @@ use super::{PrivateFileError, PrivateKeyFile};
 use crate::algorithm::KeyType;
 use crate::error::{KeyError, printable};
 use crate::pem;
-use crate::private_key::{PrivateKey, PrivateKeySecret, RsaParts, SecurityKeyHandle};
+use crate::private_key::{PrivateKey, PrivateKeySecret, SecurityKeyHandle};
 use crate::public_key::PublicKey;
 
 pub(super) const LABEL: &str = "OPENSSH PRIVATE KEY";
@@ -45,7 +46,7 @@ pub struct OpensshProtection {
 impl Default for OpensshProtection {
     fn default() -> Self {
         Self {
-            cipher: FileCipher::Aes256Ctr,
+            cipher: FileCipher::default(),
             rounds: DEFAULT_KDF_ROUNDS,
         }
     }

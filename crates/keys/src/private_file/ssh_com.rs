@@ -1,10 +1,10 @@
 //! Private keys of ssh.com's programs, as far as `ssh-keygen -i` reads them: RSA without encryption.
 
+use crypto::sign::RsaParts;
 use wire::Reader;
 use zeroize::Zeroizing;
 
 use super::{PrivateFileError, PrivateKey};
-use crate::private_key::RsaParts;
 use crate::public_file::armored;
 
 const BEGIN: &str = "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----";

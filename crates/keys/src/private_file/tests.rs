@@ -20,7 +20,7 @@ fn every_format_is_read_back() {
         let file = parse(plain.as_bytes(), None).unwrap();
         assert!(same(&file.key, &key) && !file.encrypted);
         assert_eq!(file.comment, "a comment");
-        for cipher in FileCipher::ALL {
+        for cipher in FileCipher::all() {
             let text = write_openssh_with(&key, "c", Some(b"secret"), &quick(cipher)).unwrap();
             let file = parse(text.as_bytes(), Some(b"secret")).unwrap();
             assert!(same(&file.key, &key) && file.encrypted);
@@ -83,7 +83,7 @@ fn ssh_keygen_reads_what_we_write() {
     for spec in SPECS {
         let key = PrivateKey::generate(spec).unwrap();
         check(&key, &write_openssh(&key, "c", None).unwrap(), "");
-        for cipher in FileCipher::ALL {
+        for cipher in FileCipher::all() {
             let text = write_openssh_with(&key, "c", Some(b"secret"), &quick(cipher)).unwrap();
             check(&key, &text, "secret");
         }
@@ -111,7 +111,7 @@ fn we_read_what_ssh_keygen_writes() {
         "rsa -b 2048",
     ] {
         let mut files: Vec<(String, &str)> = vec![("-m RFC4716".to_owned(), "")];
-        for cipher in FileCipher::ALL {
+        for cipher in FileCipher::all() {
             files.push((format!("-a 1 -Z {}", cipher.name()), "secret"));
         }
         if kind != "ed25519" {
@@ -203,7 +203,13 @@ fn mutated_key_files_do_not_panic() {
     let key = PrivateKey::generate(KeySpec::Ecdsa(EcCurve::P256)).unwrap();
     let texts = [
         write_openssh(&key, "c", None).unwrap(),
-        write_openssh_with(&key, "c", Some(b"p"), &quick(FileCipher::Aes256Gcm)).unwrap(),
+        write_openssh_with(
+            &key,
+            "c",
+            Some(b"p"),
+            &quick(FileCipher::from_name(b"aes256-gcm@openssh.com").unwrap()),
+        )
+        .unwrap(),
         write_pem(&key, None).unwrap(),
         write_pem(&key, Some(b"p")).unwrap(),
         write_pkcs8(&key, None).unwrap(),
@@ -232,7 +238,7 @@ fn mutated_key_files_do_not_panic() {
 #[test]
 fn a_key_file_cannot_ask_for_endless_work() {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
-    let text = write_openssh_with(&key, "c", Some(b"p"), &quick(FileCipher::Aes256Ctr)).unwrap();
+    let text = write_openssh_with(&key, "c", Some(b"p"), &quick(FileCipher::default())).unwrap();
     let mut body = pem::find(text.as_bytes(), |_| true).unwrap().body.to_vec();
     // The rounds are the last four bytes of the options, at offset 15 + (4+10) + (4+6) + 4 +
     // (4+16).
@@ -356,7 +362,7 @@ fn wrong_lengths_in_encrypted_files_are_errors() {
 #[test]
 fn damage_to_an_encrypted_section_is_a_wrong_passphrase_or_malformed() {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
-    for cipher in FileCipher::ALL {
+    for cipher in FileCipher::all() {
         let text = write_openssh_with(&key, "c", Some(b"p"), &quick(cipher)).unwrap();
         let body = pem::find(text.as_bytes(), |_| true).unwrap().body.to_vec();
         let blob = key.public().blob();
@@ -373,7 +379,7 @@ fn damage_to_an_encrypted_section_is_a_wrong_passphrase_or_malformed() {
             let whole = [head, &damaged].concat();
             // Only AEAD ciphers detect every change; the others must not panic.
             let read = openssh::read(&whole, Some(b"p"));
-            if cipher == FileCipher::Aes256Gcm || cipher == FileCipher::ChaCha20Poly1305 {
+            if cipher.name().contains("gcm") || cipher.name().contains("poly1305") {
                 assert!(read.is_err());
             }
         }
