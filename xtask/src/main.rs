@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask check|test|bench|interop|regress|differ|man|surface|order|package|semver`.
+//! Tasks of the project: `cargo xtask check|test|bench|interop|regress|differ|endurance|man|surface|order|package|semver`.
 
 mod bench;
 mod check;
@@ -10,7 +10,7 @@ mod test;
 
 const USAGE: &str = "\
 usage: cargo xtask check | test [...] | bench [--bless] | interop [--all] | regress [...] |
-       differ KIND | man | surface [FOLDER] | order [--check] [PROGRAM] | package [...] | semver
+       differ KIND | endurance | man | surface [FOLDER] | order [--check] [PROGRAM] | package [...] | semver
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   test     all tests, several test programs at once: [--jobs N] [NAME...]; NAME is the beginning
@@ -25,6 +25,8 @@ usage: cargo xtask check | test [...] | bench [--bless] | interop [--all] | regr
            --mirror: where Debian's packages come from, if not from where apt has them
   differ   cases made from a seed, given to OpenSSH and to ours, and what differs; KIND is
            config, copies or restrictions; --seed N, --rounds N, --case N, --chroot FOLDER
+  endurance  a server, an agent and a master work for hours at a tenth of their load, and may not grow:
+           [--minutes N] [--mark N] [--seed N]; FULMAR_BIN: another program than a release build
   man      write the generated parts of man/ and completion/
   surface  how far the keywords of OpenSSH's manual pages are supported;
            [FOLDER] with ssh_config.5 and sshd_config.5, /usr/share/man/man5 by default
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Some("interop") => programs::interop(args.get(1..).unwrap_or_default()),
         Some("regress") => exit(regress::run(args.get(1..).unwrap_or_default())),
         Some("differ") => programs::differ(args.get(1..).unwrap_or_default()),
+        Some("endurance") => programs::endurance(args.get(1..).unwrap_or_default()),
         Some("man") => programs::man(),
         Some("surface") => programs::surface(args.get(1..).unwrap_or_default()),
         Some("semver") => programs::semver(),

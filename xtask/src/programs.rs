@@ -41,6 +41,25 @@ pub fn differ(arguments: &[String]) -> ExitCode {
     run([cases])
 }
 
+/// `cargo xtask endurance`: a server, an agent and a master work for hours (`tests/endurance`), by a release
+/// build or the program that FULMAR_BIN names.
+pub fn endurance(arguments: &[String]) -> ExitCode {
+    let mut release = cargo();
+    release.args(["build", "--quiet", "--release", "-p", "cli"]);
+    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release/fulmar");
+    let named = std::env::var_os("FULMAR_BIN");
+    let mut works = cargo();
+    works
+        .args(["run", "--quiet", "-p", "endurance", "--"])
+        .args(arguments)
+        .env("FULMAR_BIN", named.clone().unwrap_or_else(|| built.into()));
+    run(named
+        .is_none()
+        .then_some(release)
+        .into_iter()
+        .chain([works]))
+}
+
 /// `cargo xtask man`: writes the generated parts of `man/` and `completion/` (`xtask/pages`).
 pub fn man() -> ExitCode {
     let mut pages = cargo();

@@ -10,7 +10,6 @@ mod config;
 mod copies;
 mod list;
 mod peers;
-mod random;
 mod restrictions;
 mod run;
 

@@ -23,6 +23,7 @@ pub mod mounted;
 pub mod offers;
 pub mod peers;
 pub mod process;
+pub mod random;
 pub mod realm;
 pub mod report;
 pub mod scratch;

@@ -67,6 +67,12 @@ impl Stream {
     }
 }
 
+/// SHA-256 in hex, as in [`Stream::sha256`].
+#[must_use]
+pub fn digest(bytes: &[u8]) -> String {
+    Stream::read(bytes).sha256
+}
+
 /// How a program ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {

@@ -7,7 +7,7 @@ use config::value::{Keyword, Kind};
 
 use super::case::{Case, Form, KEYS, Piece};
 use super::values::{Taste, arguments, damaged};
-use crate::random::Random;
+use interop::random::Random;
 
 /// The keywords of a file that at least one peer knows.
 pub(crate) struct Grammar {

@@ -3,7 +3,7 @@
 use config::algorithms::{Class, LEFT_OUT, Side};
 use config::value::{Keyword, Kind};
 
-use crate::random::Random;
+use interop::random::Random;
 
 /// How unusual or invalid a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

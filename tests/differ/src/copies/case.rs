@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::random::Random;
+use interop::random::Random;
 
 /// The object of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]

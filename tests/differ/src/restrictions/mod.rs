@@ -15,8 +15,8 @@ use restrictions::row::{Certificate, Outcomes, Row};
 use restrictions::rows;
 use restrictions::services::Services;
 
-use crate::random::Random;
 use crate::run::{Finding, Run, Suite};
+use interop::random::Random;
 pub(crate) use known::LISTED;
 
 /// Largest number of smaller cases that are tried per case.

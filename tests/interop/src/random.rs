@@ -1,11 +1,13 @@
 //! Numbers from a seed (splitmix64), so that a case can be generated again.
 
 /// A source of numbers.
-pub(crate) struct Random(u64);
+#[derive(Debug)]
+pub struct Random(u64);
 
 impl Random {
     /// The source of one case of a run.
-    pub(crate) fn of_case(seed: u64, case: u64) -> Self {
+    #[must_use]
+    pub fn of_case(seed: u64, case: u64) -> Self {
         let mut random = Self(seed);
         let start = random.next() ^ case;
         Self(start)
@@ -20,23 +22,40 @@ impl Random {
     }
 
     /// A number below `end`; 0 if `end` is 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
+    /// As many bytes.
+    #[must_use]
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(length + 8);
+        while bytes.len() < length {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(length);
+        bytes
+    }
+
     /// True in `percent` of a hundred.
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+    pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
     /// One of several.
-    pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
         from[self.below(from.len())]
     }
 
     /// One of several, by value.
-    pub(crate) fn pick_of<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick_of<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 }
