@@ -101,7 +101,7 @@ impl Mark {
         )
     }
 
-    /// What has grown, in words.
+    /// The values that have grown, in words.
     pub(crate) fn grown_since(&self, first: &Self) -> Vec<String> {
         let pairs = self.0.iter().zip(&first.0);
         pairs

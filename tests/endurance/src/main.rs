@@ -3,8 +3,8 @@
 //! reloads, shared connections, refused logins and killed clients.
 //!
 //! At each mark all work stops and [`figures`] measures the processes that stay: their memory,
-//! descriptors and number may not grow. [`works`] has the kinds of work; one that fails is told with
-//! its seed and number.
+//! descriptors and number may not grow. [`works`] has the kinds of work; the report names the seed and
+//! number of one that fails.
 #![forbid(unsafe_code)]
 
 mod figures;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
-    // The run ends by these in order, so that no process stays behind.
+    // The run ends by these in order, so that no process stays.
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         if let Err(error) = sys::signals::note(signal) {
             eprintln!("endurance: {error}");

@@ -16,7 +16,7 @@ use crate::place::Place;
 /// A kind of work.
 #[derive(Debug)]
 pub(crate) struct WorkKind {
-    /// What is done, for the report.
+    /// The name for the report.
     pub(crate) name: &'static str,
     /// How often, in parts of the sum of all weights.
     pub(crate) weight: usize,
