@@ -1,5 +1,5 @@
-//! Safe functions for the system calls that `std` does not cover or not well enough (Linux; x86-64
-//! and aarch64). With glibc all of it works; with musl what the client programs need.
+//! Safe functions for the system calls that `std` does not cover or not well enough (Linux; x86-64,
+//! aarch64 and riscv64). With glibc all of it works; with musl what the client programs need.
 //!
 //! Invariants: descriptors are created close-on-exec; this crate parses no protocol of a peer;
 //! lengths from outside are limited; each `unsafe` block states why it is sound. Of SSH this crate
@@ -10,9 +10,13 @@
 #[cfg(not(all(
     target_os = "linux",
     any(target_env = "gnu", target_env = "musl"),
-    any(target_arch = "aarch64", target_arch = "x86_64")
+    any(
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "x86_64"
+    )
 )))]
-compile_error!("Fulmar is for Linux with glibc or musl, on x86-64 and aarch64");
+compile_error!("Fulmar is for Linux with glibc or musl, on x86-64, aarch64 and riscv64");
 
 pub mod audit;
 pub mod cpu;

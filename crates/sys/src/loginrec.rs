@@ -20,9 +20,9 @@ const NAME_LEN: usize = 32;
 const HOST_LEN: usize = 256;
 const ID_LEN: usize = 4;
 
-/// Field offsets of `struct utmp`. On x86-64 the times are 32 bits wide, for compatibility with
-/// 32-bit programs; elsewhere they have the machine's word size.
-#[cfg(target_arch = "x86_64")]
+/// Field offsets of `struct utmp`. On x86-64 and riscv64 the times are 32 bits wide
+/// (`__WORDSIZE_TIME64_COMPAT32` of bits/wordsize.h); on aarch64 they have the machine's word size.
+#[cfg(not(target_arch = "aarch64"))]
 mod layout {
     pub const SESSION: usize = 336;
     pub const SECONDS: usize = 340;
@@ -32,7 +32,7 @@ mod layout {
     pub const WORD: usize = 4;
     pub const LASTLOG_TIME_LEN: usize = 4;
 }
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
 mod layout {
     pub const SESSION: usize = 336;
     pub const SECONDS: usize = 344;

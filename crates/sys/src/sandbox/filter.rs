@@ -18,6 +18,8 @@ use crate::process;
 const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
 #[cfg(target_arch = "aarch64")]
 const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
+#[cfg(target_arch = "riscv64")]
+const ARCH: u32 = 0xc000_00f3; // AUDIT_ARCH_RISCV64
 
 /// The action for a forbidden call that is to fail as if the kernel did not know it.
 pub(super) const UNKNOWN: u32 = libc::ENOSYS.cast_unsigned() | libc::SECCOMP_RET_ERRNO;
@@ -51,7 +53,7 @@ const COMMON: &[i64] = &[
     libc::SYS_gettid,
     libc::SYS_exit,
     libc::SYS_exit_group,
-    // aarch64 has only the successors of these.
+    // Later machines have only the successors of these.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     #[cfg(target_arch = "x86_64")]

@@ -31,7 +31,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
     libc::SYS_membarrier,
-    // aarch64 has only the successors of these.
+    // Later machines have only the successors of these.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
 ];

@@ -118,7 +118,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_set_tid_address,
     libc::SYS_rseq,
     libc::SYS_membarrier,
-    // aarch64 has only the successors of these.
+    // Later machines have only the successors of these.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
     #[cfg(target_arch = "x86_64")]

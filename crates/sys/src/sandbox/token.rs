@@ -120,6 +120,8 @@ pub(super) const MORE_HERE: &[i64] = &[
 ];
 #[cfg(target_arch = "aarch64")]
 pub(super) const MORE_HERE: &[i64] = &[libc::SYS_renameat];
+#[cfg(target_arch = "riscv64")]
+pub(super) const MORE_HERE: &[i64] = &[];
 
 /// fcntl commands beyond those of [`super::provider()`]: locks of files.
 pub(super) const LOCKS: &[i32] = &[
