@@ -18,17 +18,17 @@ use crate::connect;
 use crate::connection::OneConnection;
 use crate::error::ClientError;
 use crate::flags::{self, Action, FlagError, Flags, MasterCommand, SessionRequest, Setting, query};
-use crate::forward::x11::X11Plan;
 use crate::interaction::Interaction;
 use crate::jumps;
 use crate::local::Here;
 use crate::log::{self, debug1, fatal, info};
 use crate::pipelining::{Caution, Failure, RetryPolicy};
 use crate::prompt::Prompter;
+use crate::proxy_mode;
 use crate::session::{AnyLocalEnd, FAILURE, LocalEnd, Plan, What};
 use crate::sharing::passenger::{self, Boarding, KeptPlace, Ride};
-use crate::sharing::proxy;
 use crate::sharing::socket;
+use crate::x11::X11Plan;
 
 /// The version line that `-V` prints.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
@@ -422,7 +422,7 @@ fn connect_and_run(
         plan.agent = crate::forward::agent::socket(options)?;
         plan.x11 = X11Plan::prepare(options);
         let mut prompter = Prompter::for_login(options);
-        return proxy::run(options, &plan, &mut prompter);
+        return proxy_mode::run(options, &plan, &mut prompter);
     }
     plan.is_shared = local.is_none()
         && options.connection.control_master.listens()
@@ -431,7 +431,7 @@ fn connect_and_run(
         // Several connections are for more speed than one has.
         if is_alone && local.sharers() <= 1 {
             let mut prompter = Prompter::for_login(options);
-            if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
+            if let Some(code) = proxy_mode::ride(options, &plan, local, &mut prompter)? {
                 return Ok(code);
             }
         }
