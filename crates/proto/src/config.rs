@@ -11,7 +11,7 @@ use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
 use wire::{algorithms, names};
 
-use crate::channel::LEAST_WINDOW_BYTES;
+use crate::limits::LEAST_WINDOW_BYTES;
 use crate::{Error, Millis};
 
 /// Default for the total size of a connection's receive windows, bytes: twice the bandwidth-delay

@@ -20,6 +20,7 @@ use crate::permits::{ConnectionPhase, Permission, permission};
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
 mod compress_job;
+mod epoch_keys;
 mod ext_info;
 mod idle;
 mod inbound;
@@ -31,9 +32,10 @@ mod streams;
 mod version;
 
 pub use compress_job::{CompressJob, Compressed};
+pub(crate) use epoch_keys::{DirectionSuite, EpochKeys};
 pub(crate) use ext_info::PeerExtensions;
 pub(crate) use inbound::Inbound;
-pub(crate) use kex::{Agreement, DirectionSuite, EpochKeys, TransportSession};
+pub(crate) use kex::{Agreement, TransportSession};
 use kex::{Exchange, Exchanging};
 pub(crate) use outbound::Outbound;
 pub use outbox::TransportOutput;

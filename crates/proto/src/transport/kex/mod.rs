@@ -35,9 +35,8 @@ mod server;
 mod short;
 mod state;
 
-pub(crate) use derive::EpochKeys;
 use derive::Transcript;
-pub(crate) use negotiate::{Agreement, DirectionSuite, PeerLists};
+pub(crate) use negotiate::{Agreement, PeerLists};
 use rekey::RekeyLimits;
 use state::{Half, Kex, KexStep, KexTerms, ServerStep};
 
