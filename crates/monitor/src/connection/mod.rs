@@ -351,7 +351,7 @@ fn end_without_login(
         NotLoggedIn::TooMany | NotLoggedIn::End(RpcEnd::Closed) => AUTH_EXIT_WAIT,
         NotLoggedIn::End(_) | NotLoggedIn::Refused => Duration::ZERO,
     };
-    if !session::has_ended(auth, wait) {
+    if !has_ended(auth, wait) {
         let _ = auth.signal(Signal::KILL);
         let _ = auth.wait();
     }
@@ -386,5 +386,13 @@ fn end_without_login(
         _ if attempted && unknown => ConnectionNews::InvalidUser,
         _ if attempted => ConnectionNews::AuthenticationFailed,
         _ => ConnectionNews::NoAttempt,
+    }
+}
+
+/// Waits up to `at_most` for a child to end; returns true if it has ended.
+pub(crate) fn has_ended(child: &mut Child, at_most: Duration) -> bool {
+    match sys::io::wait_readable(child.pidfd(), Some(at_most)) {
+        Ok(ended) => ended,
+        Err(_) => child.try_wait().is_ok_and(|status| status.is_some()),
     }
 }
