@@ -119,7 +119,7 @@ impl Transport {
         host_keys: Vec<ServerHostKey>,
         now: Millis,
     ) -> Result<Self, Error> {
-        let versions = VersionExchange::new(config.version_names_openssh, &config.version_comment);
+        let versions = VersionExchange::new(config.opening.names_openssh, &config.opening.comment);
         let exchange = Exchange::new(role, &config, host_keys, None, now)?;
         let outbound = Outbound::new(config.deflate, versions.ours());
         let inbound = Inbound::new();

@@ -113,7 +113,7 @@ impl Exchange {
         Ok(Self {
             offer: Offer::new(config, (role == Role::Server).then_some(&host_keys[..]))?,
             host_keys,
-            cookie: config.cookie,
+            cookie: config.opening.cookie,
             limits: RekeyLimits::new(config),
             state: Kex::Idle,
             prepared: None,
