@@ -22,7 +22,7 @@ use crate::interaction::Interaction;
 use crate::jumps;
 use crate::local::Here;
 use crate::log::{self, debug1, fatal, info};
-use crate::pipelining::{Caution, Failure, RetryPolicy};
+use crate::pipelining::Caution;
 use crate::prompt::Prompter;
 use crate::proxy_mode;
 use crate::session::{AnyLocalEnd, FAILURE, LocalEnd, Plan, What};
@@ -464,40 +464,18 @@ fn connect_and_run(
     };
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
-    let mut caution = Caution::None;
-    let mut before = None;
-    loop {
-        let one = OneConnection {
-            flags,
-            options,
-            plan: &plan,
-            accelerator,
-            caution,
-            is_alone,
-            step_timeout_ms,
-            stores_profile,
-            kept: kept.as_ref(),
-        };
-        let Failure { error, retry } = match one.run(local.as_deref_mut(), interaction) {
-            Ok(code) => return Ok(code),
-            Err(failure) => failure,
-        };
-        // The server cannot be reached any more: the earlier attempt's error explains why.
-        let is_unreachable = matches!(
-            error,
-            ClientError::Connect { .. } | ClientError::Resolve { .. }
-        );
-        let RetryPolicy::Safe(more) = retry else {
-            return Err(before.filter(|_| is_unreachable).unwrap_or(error));
-        };
-        debug1!(
-            "{}",
-            crate::text::one_line(&error.to_string().replace('\n', "; "))
-        );
-        debug1!("Pipelined messages may be the cause: trying again more carefully");
-        caution = more;
-        before = Some(error);
-    }
+    let one = OneConnection {
+        flags,
+        options,
+        plan: &plan,
+        accelerator,
+        caution: Caution::None,
+        is_alone,
+        step_timeout_ms,
+        stores_profile,
+        kept: kept.as_ref(),
+    };
+    one.run_with_retries(local, interaction)
 }
 
 #[cfg(test)]

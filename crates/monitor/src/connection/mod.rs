@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub(crate) use accounts::Account;
 pub(crate) use chains::ChainMethod;
-use config::server::{LimitOptions, LoggingOptions};
+use config::server::{LimitOptions, LoggingOptions, ServerOptions};
 use privsep::roles::{self, ConnectionNews};
 use privsep::{AuthConnection, LoginPhase, MonitorStart};
 pub(crate) use reports::{ATTEMPT_COUNTS, AttemptOutcome};
@@ -216,23 +216,10 @@ fn log_in<'log>(
 ) -> Result<Option<Box<LoggedIn<'log>>>, String> {
     let options = config.for_connection(&addresses.spec());
     log.follow(&options.logging);
-    if options.connection.refuse_connection {
-        log.info(&format!(
-            "administratively prohibited connection from {} port {}",
-            addresses.remote_text(),
-            addresses.remote_port
-        ));
+    if !is_welcome(&options, addresses, log) {
         inherited.tell(ConnectionNews::Refused);
         return Ok(None);
     }
-    log.verbose(&format!(
-        "Connection from {} port {} on {} port {} rdomain \"{}\"",
-        addresses.remote_text(),
-        addresses.remote_port,
-        addresses.local_text(),
-        addresses.local_port,
-        addresses.rdomain
-    ));
     let _ = sys::process::set_title("sshd: [accepted]");
     let greeted = inherited.greeted.take();
     let (mut auth, socket) = inherited
@@ -314,6 +301,27 @@ fn log_in<'log>(
         auth,
         process,
     })))
+}
+
+/// Logs the connection; false if RefuseConnection ends it.
+fn is_welcome(options: &ServerOptions, addresses: &Addresses, log: &Log) -> bool {
+    if options.connection.refuse_connection {
+        log.info(&format!(
+            "administratively prohibited connection from {} port {}",
+            addresses.remote_text(),
+            addresses.remote_port
+        ));
+        return false;
+    }
+    log.verbose(&format!(
+        "Connection from {} port {} on {} port {} rdomain \"{}\"",
+        addresses.remote_text(),
+        addresses.remote_port,
+        addresses.local_text(),
+        addresses.local_port,
+        addresses.rdomain
+    ));
+    true
 }
 
 /// The end of LoginGraceTime, which starts when the connection is accepted; `None` without a limit.
