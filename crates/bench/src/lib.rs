@@ -22,6 +22,7 @@ mod echo;
 mod figures;
 mod forward;
 mod harness;
+mod hop;
 mod html;
 mod idle;
 mod keyscan;

@@ -7,7 +7,6 @@ use crypto::cipher::CIPHERS;
 use crypto::mac::MACS;
 use flags::{CommandLine, Word};
 
-use super::forward::ForwardPart;
 use crate::harness::{Suite, Wishes};
 
 pub(super) const USAGE: &str = "\
@@ -238,6 +237,70 @@ fn full_name(short: &str, mut names: impl Iterator<Item = &'static str>) -> Stri
         .find(|name| *name == short || name.split('@').next() == Some(short))
         .unwrap_or(short)
         .to_string()
+}
+
+/// A part of the row `forward`; a group of the report each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForwardPart {
+    Local,
+    Down,
+    Dynamic,
+    Remote,
+    Unix,
+    Streams,
+    Ping,
+    Connections,
+    Idle,
+    Keystroke,
+    Stalls,
+    IdlePing,
+    Tunnel,
+    Udp,
+    FirstByte,
+    Far,
+}
+
+impl ForwardPart {
+    /// In the order in which they run.
+    pub(super) const ALL: [Self; 16] = [
+        Self::Local,
+        Self::Down,
+        Self::Dynamic,
+        Self::Remote,
+        Self::Unix,
+        Self::Streams,
+        Self::Ping,
+        Self::Connections,
+        Self::Idle,
+        Self::Keystroke,
+        Self::Stalls,
+        Self::IdlePing,
+        Self::Tunnel,
+        Self::Udp,
+        Self::FirstByte,
+        Self::Far,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Down => "down",
+            Self::Dynamic => "dynamic",
+            Self::Remote => "remote",
+            Self::Unix => "unix",
+            Self::Streams => "streams",
+            Self::Ping => "ping",
+            Self::Connections => "connections",
+            Self::Idle => "idle",
+            Self::Keystroke => "keystroke",
+            Self::Stalls => "stalls",
+            Self::IdlePing => "idle-ping",
+            Self::Tunnel => "tunnel",
+            Self::Udp => "udp",
+            Self::FirstByte => "first-byte",
+            Self::Far => "far",
+        }
+    }
 }
 
 /// The command line, read.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::relay::{self, FileEnd, FileWay};
 use crate::demo::stream;
-use crate::forward;
+use crate::hop;
 
 /// The line on standard error by which the far end tells that it runs.
 pub(super) const READY: &str = "bench: ready";
@@ -58,7 +58,7 @@ fn hop(address: &str, target: &str) -> io::Result<i32> {
     let (Ok(address), Ok(target)) = (address.parse(), target.parse()) else {
         return Err(io::Error::other("not an address and a target"));
     };
-    forward::hop(address, target)?;
+    hop::hop(address, target)?;
     Ok(0)
 }
 

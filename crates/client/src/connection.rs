@@ -74,9 +74,37 @@ struct SessionParts {
 }
 
 impl OneConnection<'_> {
+    /// Runs connections, each more careful than the one before, until one serves the session or fails in a
+    /// way that a further attempt cannot mend; returns the program's exit code.
+    pub(crate) fn run_with_retries(
+        mut self,
+        mut local: Option<&mut AnyLocalEnd>,
+        interaction: &mut dyn Interaction,
+    ) -> Result<i32, ClientError> {
+        let mut before = None;
+        loop {
+            let Failure { error, retry } = match self.run(local.as_deref_mut(), interaction) {
+                Ok(code) => return Ok(code),
+                Err(failure) => failure,
+            };
+            // The server cannot be reached any more: the earlier attempt's error explains why.
+            let is_unreachable = matches!(
+                error,
+                ClientError::Connect { .. } | ClientError::Resolve { .. }
+            );
+            let RetryPolicy::Safe(more) = retry else {
+                return Err(before.filter(|_| is_unreachable).unwrap_or(error));
+            };
+            debug1!("{}", one_line(&error.to_string().replace('\n', "; ")));
+            debug1!("Pipelined messages may be the cause: trying again more carefully");
+            self.caution = more;
+            before = Some(error);
+        }
+    }
+
     /// Connects, logs in and serves the session; returns the exit code.
     #[inline(never)]
-    pub(crate) fn run(
+    fn run(
         &self,
         mut local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,

@@ -10,7 +10,9 @@ use std::os::fd::AsFd;
 use config::client::ClientOptions;
 use config::types::Compression;
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
-use proto::{Connection, DirectionAlgorithms, Event, Negotiated, ShortOffer, TransportConfig};
+use proto::{
+    Connection, DirectionAlgorithms, Event, Negotiated, OpeningBytes, ShortOffer, TransportConfig,
+};
 use wire::message::reason;
 
 use crate::auth::identity::Keys;
@@ -46,11 +48,14 @@ pub(crate) fn transport_config(options: &ClientOptions) -> TransportConfig {
         ciphers: options.algorithms.ciphers.clone(),
         macs: options.algorithms.macs.clone(),
         compression: compression.iter().map(ToString::to_string).collect(),
-        version_comment: options
-            .connection
-            .version_addendum
-            .clone()
-            .unwrap_or_default(),
+        opening: OpeningBytes {
+            comment: options
+                .connection
+                .version_addendum
+                .clone()
+                .unwrap_or_default(),
+            ..OpeningBytes::default()
+        },
         rekey_bytes: (options.algorithms.rekey_limit.bytes > 0)
             .then_some(options.algorithms.rekey_limit.bytes),
         rekey_ms: seconds(options.algorithms.rekey_limit.seconds),

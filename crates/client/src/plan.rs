@@ -8,9 +8,9 @@ use config::pattern;
 use config::types::Variable;
 use driver::forward::ForwardTarget;
 
-use crate::forward::x11::X11Plan;
 use crate::log::debug3;
 use crate::terminal::Size;
+use crate::x11::X11Plan;
 
 /// Longest command, bytes: an SSH packet takes 256 KiB (OpenSSH's limit too), and the request's other
 /// fields and the padding need a few hundred.

@@ -18,17 +18,17 @@ use crate::connect;
 use crate::connection::OneConnection;
 use crate::error::ClientError;
 use crate::flags::{self, Action, FlagError, Flags, MasterCommand, SessionRequest, Setting, query};
-use crate::forward::x11::X11Plan;
 use crate::interaction::Interaction;
 use crate::jumps;
 use crate::local::Here;
 use crate::log::{self, debug1, fatal, info};
-use crate::pipelining::{Caution, Failure, RetryPolicy};
+use crate::pipelining::Caution;
 use crate::prompt::Prompter;
+use crate::proxy_mode;
 use crate::session::{AnyLocalEnd, FAILURE, LocalEnd, Plan, What};
 use crate::sharing::passenger::{self, Boarding, KeptPlace, Ride};
-use crate::sharing::proxy;
 use crate::sharing::socket;
+use crate::x11::X11Plan;
 
 /// The version line that `-V` prints.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
@@ -422,7 +422,7 @@ fn connect_and_run(
         plan.agent = crate::forward::agent::socket(options)?;
         plan.x11 = X11Plan::prepare(options);
         let mut prompter = Prompter::for_login(options);
-        return proxy::run(options, &plan, &mut prompter);
+        return proxy_mode::run(options, &plan, &mut prompter);
     }
     plan.is_shared = local.is_none()
         && options.connection.control_master.listens()
@@ -431,7 +431,7 @@ fn connect_and_run(
         // Several connections are for more speed than one has.
         if is_alone && local.sharers() <= 1 {
             let mut prompter = Prompter::for_login(options);
-            if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
+            if let Some(code) = proxy_mode::ride(options, &plan, local, &mut prompter)? {
                 return Ok(code);
             }
         }
@@ -464,40 +464,18 @@ fn connect_and_run(
     };
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
-    let mut caution = Caution::None;
-    let mut before = None;
-    loop {
-        let one = OneConnection {
-            flags,
-            options,
-            plan: &plan,
-            accelerator,
-            caution,
-            is_alone,
-            step_timeout_ms,
-            stores_profile,
-            kept: kept.as_ref(),
-        };
-        let Failure { error, retry } = match one.run(local.as_deref_mut(), interaction) {
-            Ok(code) => return Ok(code),
-            Err(failure) => failure,
-        };
-        // The server cannot be reached any more: the earlier attempt's error explains why.
-        let is_unreachable = matches!(
-            error,
-            ClientError::Connect { .. } | ClientError::Resolve { .. }
-        );
-        let RetryPolicy::Safe(more) = retry else {
-            return Err(before.filter(|_| is_unreachable).unwrap_or(error));
-        };
-        debug1!(
-            "{}",
-            crate::text::one_line(&error.to_string().replace('\n', "; "))
-        );
-        debug1!("Pipelined messages may be the cause: trying again more carefully");
-        caution = more;
-        before = Some(error);
-    }
+    let one = OneConnection {
+        flags,
+        options,
+        plan: &plan,
+        accelerator,
+        caution: Caution::None,
+        is_alone,
+        step_timeout_ms,
+        stores_profile,
+        kept: kept.as_ref(),
+    };
+    one.run_with_retries(local, interaction)
 }
 
 #[cfg(test)]

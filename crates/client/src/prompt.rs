@@ -13,7 +13,6 @@ use zeroize::Zeroizing;
 use crate::interaction::{Interaction, Question};
 use crate::log::{self, debug1, error};
 use crate::question_relay;
-use crate::session::Turns;
 
 /// How a question reaches the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +64,12 @@ impl AskEnvironment {
             _ => or_nobody(self.display, AskVia::Askpass),
         }
     }
+}
+
+/// Orders the questions of several connections to one user: one connection asks at a time.
+pub trait Turns: std::fmt::Debug + Send + Sync {
+    /// Waits until this connection may ask; false if its login is no longer wanted.
+    fn take(&self) -> bool;
 }
 
 /// The user at the terminal; nobody in batch mode.

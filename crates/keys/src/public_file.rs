@@ -6,16 +6,14 @@
 use std::io::Read;
 use std::path::Path;
 
-use zeroize::Zeroizing;
-
 use crate::base64;
 use crate::der::{self, BadDer, DerReader, oid};
 use crate::error::KeyError;
 use crate::lines::{lines, split_word, trim_start};
 use crate::pem;
 use crate::presented::PresentedKey;
-use crate::private_file::{curve_from_oid, curve_oid};
-use crate::public_key::{PublicKey, check_point, check_rsa};
+use crate::public_key::{EcCurve, PublicKey, check_point, check_rsa};
+use crate::rfc4716::armored;
 
 /// Largest public key file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -129,51 +127,6 @@ pub fn parse_rfc4716(file: &[u8]) -> Result<PublicKeyFile, KeyError> {
     })
 }
 
-/// The base64 text between the lines `begin` and `end` in the format of RFC 4716, and the comment.
-/// A line may end in LF, CRLF or CR (§3.1).
-///
-/// # Errors
-/// [`KeyError::Invalid`].
-pub(crate) fn armored(
-    file: &[u8],
-    begin: &str,
-    end: &str,
-) -> Result<(Zeroizing<Vec<u8>>, String), KeyError> {
-    let malformed = KeyError::Invalid("file is not in the format of RFC 4716");
-    let text = core::str::from_utf8(file).map_err(|_| malformed.clone())?;
-    let mut lines = text.split(['\r', '\n']).map(str::trim_end);
-    let mut lines = lines.by_ref().filter(|line| !line.is_empty());
-    lines
-        .by_ref()
-        .find(|line| *line == begin)
-        .ok_or(malformed.clone())?;
-    let mut comment = String::new();
-    let mut coded = Zeroizing::new(String::with_capacity(file.len()));
-    while let Some(line) = lines.next() {
-        if line == end {
-            let blob =
-                base64::decode(coded.as_bytes()).ok_or(KeyError::Invalid("key is not base64"))?;
-            return Ok((blob, comment));
-        }
-        match line.split_once(':') {
-            Some((name, value)) if coded.is_empty() => {
-                let mut value = value.trim_start().to_owned();
-                // A backslash at the end continues the header on the next line (§3.3).
-                while value.ends_with('\\') {
-                    value.pop();
-                    value.push_str(lines.next().ok_or(malformed.clone())?);
-                }
-                if name.eq_ignore_ascii_case("Comment") {
-                    value.trim_matches('"').clone_into(&mut comment);
-                }
-            }
-            Some(_) => return Err(malformed),
-            None => coded.push_str(line),
-        }
-    }
-    Err(malformed)
-}
-
 /// Encodes as PEM of SubjectPublicKeyInfo (RFC 5280 §4.1.2.7); `None` for security keys
 /// and ML-DSA-44 with Ed25519, for which OpenSSH has no such form.
 #[must_use]
@@ -185,10 +138,7 @@ pub fn to_pkcs8(key: &PublicKey) -> Option<String> {
             der::bit_string(point),
         ),
         PublicKey::Ecdsa { curve, point } => {
-            let parts: [&[u8]; 2] = [
-                &identifier(oid::EC_PUBLIC_KEY),
-                &identifier(curve_oid(*curve)),
-            ];
+            let parts: [&[u8]; 2] = [&identifier(oid::EC_PUBLIC_KEY), &identifier(curve.oid())];
             (der::element(der::SEQUENCE, &parts), der::bit_string(point))
         }
         PublicKey::Rsa { exponent, modulus } => {
@@ -273,7 +223,7 @@ fn read_spki(body: &[u8]) -> Result<PublicKey, BadDer> {
         oid::EC_PUBLIC_KEY => {
             let curve = algorithm.element(der::OBJECT_IDENTIFIER)?;
             Ok(PublicKey::Ecdsa {
-                curve: curve_from_oid(curve).ok_or(BadDer)?,
+                curve: EcCurve::from_oid(curve).ok_or(BadDer)?,
                 point: bits.to_vec(),
             })
         }

@@ -7,6 +7,7 @@ use crypto::sign::MLDSA44_ED25519_PUBLIC_BYTES;
 use wire::{DecodeError, Put, Reader};
 
 use crate::algorithm::KeyType;
+use crate::der::oid;
 use crate::error::{KeyError, printable};
 use crate::{MAX_BLOB_BYTES, base64};
 
@@ -29,6 +30,25 @@ impl EcCurve {
             Self::P256 => "nistp256",
             Self::P384 => "nistp384",
             Self::P521 => "nistp521",
+        }
+    }
+
+    /// The curve of an object identifier (RFC 5480 §2.1.1.1).
+    pub(crate) fn from_oid(oid: &[u8]) -> Option<Self> {
+        match oid {
+            oid::P256 => Some(Self::P256),
+            oid::P384 => Some(Self::P384),
+            oid::P521 => Some(Self::P521),
+            _ => None,
+        }
+    }
+
+    /// The curve's object identifier.
+    pub(crate) fn oid(self) -> &'static [u8] {
+        match self {
+            Self::P256 => oid::P256,
+            Self::P384 => oid::P384,
+            Self::P521 => oid::P521,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use proto::TransportConfig;
+use proto::{OpeningBytes, TransportConfig};
 use sys::epoll::{Epoll, EventFd, Events, Interest};
 use sys::io::is_out_of_descriptors;
 use sys::socket::{Family, Lookup, Lookups};
@@ -380,7 +380,10 @@ fn transport() -> TransportConfig {
         ca_signature_algorithms: strings(wire::algorithms::KNOWN_CA_SIGNATURES),
         macs: strings(wire::algorithms::KNOWN_MACS),
         min_rsa_bits: MIN_RSA_BITS,
-        version_comment: VERSION_COMMENT.to_owned(),
+        opening: OpeningBytes {
+            comment: VERSION_COMMENT.to_owned(),
+            ..OpeningBytes::default()
+        },
         ..TransportConfig::default()
     }
 }

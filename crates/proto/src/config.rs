@@ -11,7 +11,7 @@ use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
 use wire::{algorithms, names};
 
-use crate::channel::LEAST_WINDOW_BYTES;
+use crate::limits::LEAST_WINDOW_BYTES;
 use crate::{Error, Millis};
 
 /// Default for the total size of a connection's receive windows, bytes: twice the bandwidth-delay
@@ -74,11 +74,8 @@ pub struct TransportConfig {
     pub compression: Vec<String>,
     /// Settings for compressing the data that we send, if compression is negotiated.
     pub deflate: DeflateSettings,
-    /// Our identification line names OpenSSH first and ourselves in the comment, for peers that use
-    /// OpenSSH's extensions only with a server of that name.
-    pub version_names_openssh: bool,
-    /// Appended to our identification line after a space; empty for none.
-    pub version_comment: String,
+    /// The first bytes that we send.
+    pub opening: OpeningBytes,
     /// Rekey after this many bytes in either direction; `None` for the cipher's own limit.
     pub rekey_bytes: Option<u64>,
     /// Rekey after this many milliseconds; `None` for no limit.
@@ -103,9 +100,6 @@ pub struct TransportConfig {
     pub group_exchange_bits: (u32, u32, u32),
     /// Client: the guess of the key exchange.
     pub guess: KexGuess,
-    /// Cookie of the first KEXINIT instead of a random one, for a server whose acceptor sent
-    /// identification line and KEXINIT before the connection was created. A cookie is used once.
-    pub cookie: Option<[u8; 16]>,
     /// True for one of thousands of connections of a process: while it is idle it keeps no buffer, not
     /// even the few that keystrokes need.
     pub saves_memory: bool,
@@ -120,6 +114,20 @@ impl TransportConfig {
             .filter_map(|name| SignatureAlgorithm::from_name(name))
             .collect()
     }
+}
+
+/// Our identification line and the cookie of our first KEXINIT. By default the line has our name alone, and
+/// the cookie is random.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpeningBytes {
+    /// The line names OpenSSH first and ourselves in the comment, for peers that use OpenSSH's extensions
+    /// only with a server of that name.
+    pub names_openssh: bool,
+    /// Appended to the line after a space; empty for none.
+    pub comment: String,
+    /// Cookie of the first KEXINIT instead of a random one, for a server whose acceptor sent
+    /// identification line and KEXINIT before the connection was created. A cookie is used once.
+    pub cookie: Option<[u8; 16]>,
 }
 
 /// What a client assumes about the server's preferences. By default nothing.
@@ -172,8 +180,7 @@ impl Default for TransportConfig {
             macs: strings(algorithms::MACS),
             compression: strings(&[names::COMPRESSION_NONE, names::COMPRESSION_ZLIB_OPENSSH]),
             deflate: DeflateSettings::default(),
-            version_names_openssh: false,
-            version_comment: String::new(),
+            opening: OpeningBytes::default(),
             rekey_bytes: None,
             rekey_ms: None,
             alive_interval_ms: None,
@@ -185,7 +192,6 @@ impl Default for TransportConfig {
             window_memory_bytes: WINDOW_MEMORY_BYTES,
             group_exchange_bits: (2048, 3072, 8192),
             guess: KexGuess::default(),
-            cookie: None,
             saves_memory: false,
         }
     }

@@ -9,7 +9,7 @@ use crypto::hash::Digest;
 use zeroize::Zeroizing;
 
 use crate::Millis;
-use crate::channel::Request;
+use crate::request::Request;
 
 /// Our number of a channel: small, and reused after the channel is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -21,8 +21,10 @@ mod config;
 mod connection;
 mod error;
 mod event;
+mod limits;
 mod permits;
 mod quirks;
+mod request;
 mod snapshot;
 mod transport;
 mod userauth;
@@ -31,7 +33,7 @@ pub use compress::{
     CompressionReport as CompressReport, CompressionSettings as DeflateSettings, InflateError,
     Totals as CompressTotals, zstd_level,
 };
-pub use config::{KexGuess, Role, ServerHostKey, ShortOffer, TransportConfig};
+pub use config::{KexGuess, OpeningBytes, Role, ServerHostKey, ShortOffer, TransportConfig};
 pub use connection::{CompressJob, Compressed, Connection, TransportOutput};
 pub use error::Error;
 pub use event::{

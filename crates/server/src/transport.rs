@@ -7,7 +7,7 @@ use config::server::ServerOptions;
 use config::types::Compression;
 use crypto::kex::{DhGroup, DhPolicy, Primality};
 use privsep::{Group, HostKey};
-use proto::{ServerHostKey, TransportConfig};
+use proto::{OpeningBytes, ServerHostKey, TransportConfig};
 use wire::names;
 
 use crate::log::Logger;
@@ -31,12 +31,15 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
         ciphers: take(&mut options.algorithms.ciphers),
         macs: take(&mut options.algorithms.macs),
         compression,
-        version_names_openssh: options.connection.version_names_openssh,
-        version_comment: options
-            .connection
-            .version_addendum
-            .take()
-            .unwrap_or_default(),
+        opening: OpeningBytes {
+            names_openssh: options.connection.version_names_openssh,
+            comment: options
+                .connection
+                .version_addendum
+                .take()
+                .unwrap_or_default(),
+            cookie: None,
+        },
         rekey_bytes: (limit.bytes > 0).then_some(limit.bytes),
         rekey_ms: (limit.seconds > 0).then_some(u64::from(limit.seconds) * 1000),
         alive_interval_ms: (alive_seconds > 0).then_some(alive_seconds * 1000),

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use wire::{DecodeError, Field, Put, Reader};
 
-use crate::vendor::names as vendor;
+use crate::names as vendor;
 
 const SIZE: u32 = 0x1;
 const OWNER: u32 = 0x2;

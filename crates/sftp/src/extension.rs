@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use wire::{DecodeError, Field, Put, Reader};
 
 use crate::attributes::Attributes;
-use crate::message::{framed_with_id, number};
+use crate::framing::framed_with_id;
+use crate::number;
 use crate::vendor;
 
 macro_rules! read_fields {

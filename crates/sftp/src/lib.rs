@@ -19,8 +19,11 @@ pub mod attributes;
 pub mod client;
 pub mod extension;
 pub mod frame;
+mod framing;
 pub mod hash;
 pub mod message;
+mod names;
+pub mod number;
 #[cfg(test)]
 mod scratch;
 pub mod server;

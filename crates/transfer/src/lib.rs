@@ -15,6 +15,7 @@ pub mod connect;
 pub mod engine;
 mod file;
 pub mod get;
+pub mod glob;
 pub mod options;
 pub mod part;
 pub mod plan;

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use transfer::engine::{Engine, EngineError};
 use transfer::get::{DownloadSource, Get, Item as GetItem};
+use transfer::glob;
 use transfer::options::{Options, Resume};
-use transfer::plan::glob;
 use transfer::remote::{Remote, RemoteError};
 
 use adversary::{Adversary, Heard, Nature, Opens, Place, bytes};

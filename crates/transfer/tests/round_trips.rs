@@ -14,8 +14,8 @@ use sftp::server::Permits;
 use sftp::server::{Serve, Work};
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{DownloadSource, Get, Item as GetItem};
+use transfer::glob;
 use transfer::options::{Options, Resume};
-use transfer::plan::glob;
 use transfer::put::{Item as PutItem, Put, Target};
 use transfer::remote::Remote;
 

@@ -152,15 +152,14 @@ fn before_the_login_the_host_key_signs_one_hash_of_the_negotiated_length() {
     assert_eq!(monitor.frames_seen, 1);
 }
 
-#[test]
-fn a_signature_made_for_anything_else_lets_nobody_in() {
-    let place = Place::new(DOUBLE);
+/// Requests whose signatures were made for something else.
+fn bad_signatures(place: &Place) -> Vec<(&'static str, KeyVerify)> {
     let key = &place.key.private;
     let stranger = UserKey::new(42).private;
     let host = host_key().public().blob();
     let honest = place.key_verify();
     let of_stranger = signed(&stranger, &HASH, &place.user, "ssh-connection", None);
-    let cases: Vec<(&str, KeyVerify)> = vec![
+    vec![
         (
             "another user",
             signed(key, &HASH, "root", "ssh-connection", None),
@@ -237,7 +236,14 @@ fn a_signature_made_for_anything_else_lets_nobody_in() {
                 ..honest.clone()
             },
         ),
-    ];
+    ]
+}
+
+#[test]
+fn a_signature_made_for_anything_else_lets_nobody_in() {
+    let place = Place::new(DOUBLE);
+    let key = &place.key.private;
+    let host = host_key().public().blob();
     let mut monitor = place.monitor("MaxAuthTries 100");
     place.bring(&mut monitor, LoginPhase::Authenticating);
     // A query for the listed key succeeds, without effect.
@@ -246,7 +252,7 @@ fn a_signature_made_for_anything_else_lets_nobody_in() {
         key: key.public().blob(),
     });
     assert!(answer.acceptable);
-    for (what, request) in cases {
+    for (what, request) in bad_signatures(&place) {
         let outcome: AuthOutcome = monitor.ask(&request);
         assert!(
             matches!(outcome, AuthOutcome::Failure { .. }),

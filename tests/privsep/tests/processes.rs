@@ -142,7 +142,8 @@ fn variables(facts: &Facts) -> BTreeSet<&str> {
         .collect()
 }
 
-fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
+/// Before the login two processes have the connection, after it only the session process.
+fn check_connection(live: &Live, server: &Sshd) {
     let (listening, connected) = tcp_sockets(server.daemon.port);
     let own = |facts: &Facts| -> Vec<u64> {
         let sockets = facts.sockets();
@@ -153,7 +154,6 @@ fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
             .filter(|inode| connected.contains(inode));
         found.collect()
     };
-    // Before the login two processes have the connection, after it only the session process.
     for facts in [&live.listener, &live.monitor_after] {
         // The process that passed it on may have it for a moment longer.
         let mut held = Vec::new();
@@ -170,7 +170,10 @@ fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
     assert_eq!(after.len(), 1);
     assert_ne!(after, before);
     assert!(own(&live.command).is_empty());
+}
 
+fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
+    check_connection(live, server);
     for facts in live.all() {
         assert_eq!(
             facts.kind(0),

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 mod arrows;
+mod circles;
+mod code;
 mod manifest;
 mod names;
 mod paths;
+mod sizes;
 mod sources;
 mod unused;
 mod words;
@@ -24,6 +27,8 @@ pub(crate) fn run() -> i32 {
     let mut broken = arrows::broken(&root);
     broken.extend(unused::broken(&root));
     broken.extend(sources::broken(&root));
+    broken.extend(sizes::broken(&root));
+    broken.extend(circles::broken(&root));
     broken.extend(words::broken(&root));
     broken.extend(names::broken(&root));
     broken.extend(paths::broken(&root));

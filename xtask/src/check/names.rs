@@ -17,7 +17,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
 ];
 
 /// Whether a file belongs to a crate's product and not to its tests.
-fn is_product(shown: &str) -> bool {
+pub(super) fn is_product(shown: &str) -> bool {
     let is_test = |part: &str| {
         let stem = part.strip_suffix(".rs").unwrap_or(part);
         stem == "tests" || stem == "test_support" || stem.ends_with("_tests")

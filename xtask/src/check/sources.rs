@@ -1,4 +1,4 @@
-//! The places that may have unsafe code, and the length of files.
+//! The sources of the tree, and the places that may have unsafe code.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,6 @@ const UNSAFE_PLACES: &[&str] = &[
     "tests/sim/tests/allocations/",
     "crates/sys/",
 ];
-
-/// Limit on a source file, lines.
-const MAX_LINES: usize = 1000;
 
 /// Adds the Rust sources below a directory, except build output.
 pub(crate) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -73,10 +70,6 @@ pub(super) fn broken(root: &Path) -> Vec<String> {
             lines.push(format!("{shown}: not UTF-8"));
             continue;
         };
-        let count = text.lines().count();
-        if count > MAX_LINES {
-            lines.push(format!("{shown}: {count} lines, more than {MAX_LINES}"));
-        }
         let allowed = UNSAFE_PLACES.iter().any(|place| shown.starts_with(place));
         if let Some(index) = text.lines().position(|line| !allowed && opens_unsafe(line)) {
             lines.push(format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -374,67 +374,6 @@ fn begin(entry: &TunnelEntry, near: &ServerHost, number: u64) -> io::Result<File
     let mut socket = entry.connect(near)?;
     socket.write_all(&[sent_by(number)])?;
     Ok(socket)
-}
-
-/// `hop`: a plain relay. Listens on `address` and joins each connection with one to `target`. Ends
-/// with its standard input.
-pub(crate) fn hop(address: SocketAddr, target: SocketAddr) -> io::Result<()> {
-    thread::spawn(|| {
-        let _ = sys::io::read(sys::io::stdin(), &mut [0]);
-        std::process::exit(0);
-    });
-    let listener = sys::socket::listen(address, BACKLOG, true, false)?;
-    sys::io::set_nonblocking(&listener, false)?;
-    loop {
-        let (near, _) = sys::socket::accept(&listener)?;
-        sys::io::set_nonblocking(&near, false)?;
-        sys::socket::set_nodelay(&near, true)?;
-        thread::spawn(move || {
-            let far = TunnelEntry::Tcp(target).connect(&ServerHost::here())?;
-            let near = File::from(near);
-            let (from_far, to_near) = (far.try_clone()?, near.try_clone()?);
-            let down = thread::spawn(move || relay(from_far, to_near));
-            let up = relay(near, far);
-            let _ = down.join();
-            up
-        });
-    }
-}
-
-fn relay(mut from: File, mut to: File) -> io::Result<()> {
-    let mut buffer = vec![0; BULK_BYTES];
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return sys::socket::shutdown(to.as_fd(), ShutdownDirection::Write),
-            count => to.write_all(buffer.get(..count).unwrap_or_default())?,
-        }
-    }
-}
-
-/// The bytes by which a SOCKS 5 client asks for a name and port after its greeting (RFC 1928 §4).
-pub(super) fn socks_name_request(name: &str, port: u16) -> Vec<u8> {
-    let mut bytes = vec![5, 1, 0, 3];
-    bytes.extend(u8::try_from(name.len()).ok());
-    bytes.extend_from_slice(name.as_bytes());
-    bytes.extend_from_slice(&port.to_be_bytes());
-    bytes
-}
-
-/// The bytes by which a SOCKS 5 client asks for `target` after its greeting.
-pub(super) fn socks_request(target: SocketAddr) -> Vec<u8> {
-    let mut bytes = vec![5, 1, 0];
-    match target.ip() {
-        IpAddr::V4(address) => {
-            bytes.push(1);
-            bytes.extend_from_slice(&address.octets());
-        }
-        IpAddr::V6(address) => {
-            bytes.push(4);
-            bytes.extend_from_slice(&address.octets());
-        }
-    }
-    bytes.extend_from_slice(&target.port().to_be_bytes());
-    bytes
 }
 
 #[cfg(test)]

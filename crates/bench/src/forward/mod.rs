@@ -6,6 +6,7 @@ mod datagrams;
 mod device;
 mod keystroke;
 mod load;
+mod socks;
 mod stalls;
 mod tunnel;
 
@@ -16,13 +17,12 @@ use sys::process::{Limit, Resource};
 
 use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, EntryKind, Per, Unit};
 use super::idle::{REST, proportional_kib};
-use super::options::{BenchRow, BenchSettings};
+use super::options::{BenchRow, BenchSettings, ForwardPart};
 use super::report::digits;
 use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
 use super::wan::World;
 use crate::harness::{Harness, ServerHost, SuiteKind, Tree};
-pub(super) use load::hop;
 use load::{LoadTarget, Service};
 use tunnel::{ForwardForm, Tunnel, TunnelEntry};
 
@@ -51,69 +51,7 @@ const FAR_MIB: u64 = 1024;
 /// What a receiver with a window of 2 MiB gets of it.
 const PEERS_SHARE: u64 = 16;
 
-/// A part of the row; a group of the report each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ForwardPart {
-    Local,
-    Down,
-    Dynamic,
-    Remote,
-    Unix,
-    Streams,
-    Ping,
-    Connections,
-    Idle,
-    Keystroke,
-    Stalls,
-    IdlePing,
-    Tunnel,
-    Udp,
-    FirstByte,
-    Far,
-}
-
 impl ForwardPart {
-    /// In the order in which they run.
-    pub(super) const ALL: [Self; 16] = [
-        Self::Local,
-        Self::Down,
-        Self::Dynamic,
-        Self::Remote,
-        Self::Unix,
-        Self::Streams,
-        Self::Ping,
-        Self::Connections,
-        Self::Idle,
-        Self::Keystroke,
-        Self::Stalls,
-        Self::IdlePing,
-        Self::Tunnel,
-        Self::Udp,
-        Self::FirstByte,
-        Self::Far,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Down => "down",
-            Self::Dynamic => "dynamic",
-            Self::Remote => "remote",
-            Self::Unix => "unix",
-            Self::Streams => "streams",
-            Self::Ping => "ping",
-            Self::Connections => "connections",
-            Self::Idle => "idle",
-            Self::Keystroke => "keystroke",
-            Self::Stalls => "stalls",
-            Self::IdlePing => "idle-ping",
-            Self::Tunnel => "tunnel",
-            Self::Udp => "udp",
-            Self::FirstByte => "first-byte",
-            Self::Far => "far",
-        }
-    }
-
     fn form(self) -> ForwardForm {
         match self {
             Self::Dynamic => ForwardForm::Dynamic,

@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use super::load::{self, LoadTarget, Service, socks_name_request, socks_request};
+use super::load::{self, LoadTarget, Service};
+use super::socks::{socks_name_request, socks_request};
 use super::tunnel::{Tunnel, TunnelEntry, free_address, listens};
 use super::{Column, ForwardPart, by_turns_in, empty_group, started, stats};
 use crate::figures::{BenchEntry, BenchGroup};

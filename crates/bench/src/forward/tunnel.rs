@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use agent::socket::link::listening;
 
-use super::load::socks_request;
+use super::socks::socks_request;
 use crate::figures::Cpu;
 use crate::harness::{Directory, Harness, ServerHost, Suite, SuiteKind};
 use crate::rounds::Miss;

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use proto::channel::Request;
 use proto::{ChannelId, Connection, Error};
 
-use crate::forward::x11::X11Plan;
 use crate::log::{debug1, debug2};
 use crate::plan::{Plan, What};
 use crate::text::one_line;
+use crate::x11::X11Plan;
 
 /// A request with `want_reply` whose answer has not arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use proto::channel::Request;
 use proto::{ChannelId, Error, Stream};
 use sys::signals::Signal;
 
-use super::keystroke_timer::KeystrokeTimer;
 use super::{FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL};
 use crate::connect::plain_reason;
 use crate::error::ClientError;
+use crate::keystroke_timer::KeystrokeTimer;
 use crate::log::{self, debug1, error};
 use crate::pipelining::early::Asked;
 use crate::plan::Plan;

@@ -10,6 +10,7 @@ use sys::signals::Signal;
 use super::{Session, TOKEN_LOCAL_END};
 use crate::error::ClientError;
 use crate::log::debug1;
+use crate::prompt::Turns;
 
 /// Most bytes that [`LocalEnd::early`] may return: enough for a first request, and fewer than may
 /// be sent before a channel's confirmation.
@@ -77,12 +78,6 @@ pub struct ServerFacts {
     pub reads_on: bool,
     /// It is Fulmar.
     pub is_fulmar: bool,
-}
-
-/// Orders the questions of several connections to one user: one connection asks at a time.
-pub trait Turns: std::fmt::Debug + Send + Sync {
-    /// Waits until this connection may ask; false if its login is no longer wanted.
-    fn take(&self) -> bool;
 }
 
 /// A local end as a trait object that owns its data.

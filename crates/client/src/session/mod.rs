@@ -9,13 +9,11 @@ mod events;
 mod host_keys;
 mod information;
 mod input;
-pub(crate) mod keystroke_timer;
 mod local_end;
 mod quality;
 mod shared_status;
 mod signals;
 mod startup;
-mod stdio;
 
 use std::time::Duration;
 
@@ -28,8 +26,8 @@ use sys::signals::SignalFd;
 
 pub use crate::error::FAILURE;
 pub use crate::plan::{Plan, What, environment};
-pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, ServerFacts, Turns};
-pub use stdio::{StdioFlags, Streams};
+pub use crate::stdio::{StdioFlags, Streams};
+pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, ServerFacts};
 
 use crate::error::{ClientError, Peer};
 use crate::forward::SessionForwards;

@@ -21,7 +21,7 @@ const QUEUE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why there is no message.
 #[derive(Debug)]
-pub(super) enum LineEnd {
+pub(crate) enum LineEnd {
     /// The master has closed the socket, having read all that was sent.
     Closed,
     /// The master has closed the socket before it had read all that was sent.
@@ -57,17 +57,17 @@ impl From<io::Error> for LineEnd {
 
 /// The socket, after the first messages.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     socket: OwnedFd,
     received: Vec<u8>,
     next_id: u32,
     /// What the master has told of itself.
-    pub(super) master: MasterFacts,
+    pub(crate) master: MasterFacts,
 }
 
 impl Line {
     /// Connects to the master at `path`, until `deadline` while its queue is full.
-    pub(super) fn connect(path: &Path, deadline: Instant) -> io::Result<Self> {
+    pub(crate) fn connect(path: &Path, deadline: Instant) -> io::Result<Self> {
         let socket = loop {
             match sys::socket::connect_unix(path) {
                 Ok(Connecting::Done(socket) | Connecting::InProgress(socket)) => break socket,
@@ -88,12 +88,12 @@ impl Line {
         })
     }
 
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
     /// The socket, and the bytes that have been read beyond the last message.
-    pub(super) fn into_parts(self) -> (OwnedFd, Vec<u8>) {
+    pub(crate) fn into_parts(self) -> (OwnedFd, Vec<u8>) {
         (self.socket, self.received)
     }
 
@@ -102,7 +102,7 @@ impl Line {
     }
 
     /// Sends the first message, and `wish` with it, if there is one.
-    pub(super) fn greet(&mut self, wish: Option<Wish>) -> Result<u32, LineEnd> {
+    pub(crate) fn greet(&mut self, wish: Option<Wish>) -> Result<u32, LineEnd> {
         let mut packets = PassengerRequest::Hello(VERSION).packet();
         let id = self.next_id;
         if let Some(wish) = wish {
@@ -114,7 +114,7 @@ impl Line {
     }
 
     /// Reads the master's first message.
-    pub(super) fn greeted(&mut self, deadline: Instant) -> Result<(), LineEnd> {
+    pub(crate) fn greeted(&mut self, deadline: Instant) -> Result<(), LineEnd> {
         match self.next(Some(deadline))? {
             MasterReply::Hello {
                 version: VERSION,
@@ -132,7 +132,7 @@ impl Line {
     }
 
     /// Sends a request; the descriptors follow it one by one.
-    pub(super) fn ask(&mut self, wish: Wish, fds: &[BorrowedFd<'_>]) -> Result<u32, LineEnd> {
+    pub(crate) fn ask(&mut self, wish: Wish, fds: &[BorrowedFd<'_>]) -> Result<u32, LineEnd> {
         let id = self.next_id;
         self.next_id += 1;
         self.write(&PassengerRequest::Wish(id, wish).packet())?;
@@ -143,7 +143,7 @@ impl Line {
     }
 
     /// The next message if it has arrived whole; else waits for bytes once.
-    pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<MasterReply, LineEnd> {
+    pub(crate) fn next(&mut self, deadline: Option<Instant>) -> Result<MasterReply, LineEnd> {
         loop {
             if let Some(reply) = self.take()? {
                 return Ok(reply);
@@ -159,7 +159,7 @@ impl Line {
     }
 
     /// Reads what has arrived, and waits if nothing has.
-    pub(super) fn read(&mut self) -> Result<(), LineEnd> {
+    pub(crate) fn read(&mut self) -> Result<(), LineEnd> {
         let mut buffer = [0; READ_BYTES];
         let count = sys::io::read(&self.socket, &mut buffer)?;
         if count == 0 {
@@ -171,7 +171,7 @@ impl Line {
     }
 
     /// Takes a message out of the received bytes.
-    pub(super) fn take(&mut self) -> Result<Option<MasterReply>, LineEnd> {
+    pub(crate) fn take(&mut self) -> Result<Option<MasterReply>, LineEnd> {
         let Some((length, rest)) = self.received.split_first_chunk() else {
             return Ok(None);
         };

@@ -11,5 +11,4 @@ pub(crate) mod master;
 pub mod message;
 pub(crate) mod passenger;
 pub(crate) mod persist;
-pub(crate) mod proxy;
 pub(crate) mod socket;

@@ -29,12 +29,12 @@ use crate::error::{ClientError, FAILURE};
 use crate::flags::MasterCommand;
 use crate::log::{self, debug1, debug2, error, verbose};
 use crate::plan::{Plan, What};
-use crate::session::StdioFlags;
+use crate::stdio::StdioFlags;
 use crate::terminal::RawMode;
 use crate::text::one_line;
 
 /// Time for a master's first messages.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How an attempt to use a master ended.
 pub(crate) enum Ride {
@@ -129,7 +129,7 @@ fn command_one(
     outcome.map_err(|end| ClientError::Refused(format!("master at {shown}: {end}")))
 }
 
-pub(super) fn refused<T>(text: String) -> Result<T, ClientError> {
+pub(crate) fn refused<T>(text: String) -> Result<T, ClientError> {
     Err(ClientError::Refused(text))
 }
 
@@ -280,7 +280,7 @@ fn alive(answer: MasterReply) -> Result<u32, LineEnd> {
 }
 
 /// A socket of another user is no master: it would get this session's terminal.
-pub(super) fn check_owner(line: &Line, shown: &str) -> Result<(), ClientError> {
+pub(crate) fn check_owner(line: &Line, shown: &str) -> Result<(), ClientError> {
     let peer = sys::socket::peer_credentials(line.socket());
     let peer = peer.map_err(ClientError::system("SO_PEERCRED"))?;
     match peer.uid {
@@ -375,7 +375,7 @@ fn not_connected(path: &str, shown: &str, reason: &io::Error, options: &ClientOp
 }
 
 /// Exchanges the first messages; returns the master's process.
-pub(super) fn greet(line: &mut Line, deadline: Instant) -> Result<u32, LineEnd> {
+pub(crate) fn greet(line: &mut Line, deadline: Instant) -> Result<u32, LineEnd> {
     line.greet(Some(Wish::Alive))?;
     line.greeted(deadline)?;
     alive(line.next(Some(deadline))?)

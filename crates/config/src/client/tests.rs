@@ -8,6 +8,8 @@ use crate::types::Compression;
 
 #[path = "expansion_tests.rs"]
 mod expansion;
+#[path = "file_tests.rs"]
+mod files;
 #[path = "printing_tests.rs"]
 mod printing;
 
@@ -339,91 +341,6 @@ fn jump_hosts() {
 }
 
 #[test]
-fn includes() {
-    let files = MemoryFiles::default()
-        .with(
-            USER,
-            "Include conf.d/*.conf\nHost other\nInclude inner\nHost *\nUser last\n",
-        )
-        .with("/home/local/.ssh/conf.d/20.conf", "Port 20\nUser twenty")
-        .with(
-            "/home/local/.ssh/conf.d/10.conf",
-            "Host h\nPort 10\nInclude /abs/%u-${X}\nHost none\nUser no\n",
-        )
-        .with(
-            "/abs/local-x",
-            "ConnectionAttempts 4\nHost *\nCompression yes\n",
-        )
-        // Inside a block that does not apply, `Host *` does not either.
-        .with(
-            "/home/local/.ssh/inner",
-            "Host *\nBatchMode yes\nMatch exec \"true in\"\nBatchMode yes\n",
-        );
-    let env = FakeEnvironment::new().variable("X", "x");
-    let options = config(files)
-        .resolve("h", &CommandLine::new(), &env)
-        .unwrap();
-    assert_eq!(
-        (options.port, options.connection.connection_attempts),
-        (10, 4)
-    );
-    assert!(options.compression.method.is_on() && !options.authentication.batch_mode);
-    assert_eq!(options.user, "twenty");
-    assert!(env.commands.borrow().is_empty());
-}
-
-#[test]
-fn includes_end() {
-    let looping = MemoryFiles::default().with(USER, "Include config\n");
-    let error = config(looping)
-        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("Too many recursive configuration includes"),
-        "{error}"
-    );
-    // Without a limit on files this would read 2^15 of them.
-    let mut tree = MemoryFiles::default().with(USER, "Include l0\nInclude l0\n");
-    for level in 0..14 {
-        let next = format!("Include l{}\n", level + 1);
-        tree = tree.with(format!("/home/local/.ssh/l{level}"), next.repeat(2));
-    }
-    let error = config(tree)
-        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-        .unwrap_err();
-    assert!(error.to_string().contains("configuration files"), "{error}");
-    let system = MemoryFiles::default().with(SYSTEM_FILE, "Include ~/x\n");
-    let error = config(system)
-        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-        .unwrap_err();
-    assert!(error.to_string().contains("bad include path"), "{error}");
-}
-
-#[test]
-fn missing_and_explicit_files() {
-    let none = MemoryFiles::default();
-    assert!(
-        config(none.clone())
-            .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-            .is_ok()
-    );
-    let explicit =
-        ClientConfig::from_file(Path::new("/nowhere"), Path::new("/home/local")).with_files(none);
-    let error = explicit
-        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-        .unwrap_err();
-    assert!(error.to_string().contains("/nowhere"), "{error}");
-    let no_file = ClientConfig::from_file(Path::new("none"), Path::new("/home/local"));
-    assert!(
-        no_file
-            .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-            .is_ok()
-    );
-}
-
-#[test]
 fn what_only_enables_gives_no_warning() {
     let options = resolve("LogVerbose client/*:* none\nLogVerbose kex.c:*:1\n", "h");
     assert_eq!(options.logging.log_verbose, ["client/*:*", "none"]);
@@ -516,23 +433,6 @@ fn unknown_keywords() {
 #[test]
 fn a_bad_line_is_bad_in_a_block_that_does_not_apply() {
     assert!(refusal("Host other\nPort x\n").contains("line 2: Bad port 'x'."));
-}
-
-#[test]
-fn bytes_that_are_no_text() {
-    let files = MemoryFiles::default().with(USER, b"# caf\xe9\nPort 3\r\n\r\nUser x\r\n".to_vec());
-    let options = config(files)
-        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-        .unwrap();
-    assert_eq!((options.port, options.user.as_str()), (3, "x"));
-    for bytes in [b"User caf\xe9\n".to_vec(), b"User a\0b\n".to_vec()] {
-        let files = MemoryFiles::default().with(USER, bytes);
-        assert!(
-            config(files)
-                .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-                .is_err()
-        );
-    }
 }
 
 #[test]
@@ -728,49 +628,11 @@ fn weak_cryptography_is_warned_of_unless_that_is_turned_off() {
 }
 
 #[test]
-fn one_bad_line_is_said_in_one_line() {
-    assert!(!refusal("Frob 1\n").contains('\n'));
-    assert!(refusal("Frob 1\nFrub 2\n").ends_with("terminating, 2 bad configuration options"));
-}
-
-#[test]
 fn a_remote_command_stands_alone() {
     let mut line = CommandLine::new();
     line.command = Some("ls".to_owned());
     assert!(try_resolve("RemoteCommand top\n", "h", &line, &FakeEnvironment::new()).is_err());
     assert!(try_resolve("RemoteCommand none\n", "h", &line, &FakeEnvironment::new()).is_ok());
-}
-
-#[test]
-fn a_file_that_others_could_have_written_is_refused() {
-    struct Loose(MemoryFiles);
-    impl Files for Loose {
-        fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
-            self.0.read(path)
-        }
-        fn list(&self, directory: &Path) -> Vec<std::ffi::OsString> {
-            self.0.list(directory)
-        }
-        fn exists(&self, path: &Path) -> bool {
-            self.0.exists(path)
-        }
-        fn check_owner(&self, path: &Path) -> Result<(), String> {
-            Err(format!("Bad owner or permissions on {}", path.display()))
-        }
-    }
-    let text = MemoryFiles::default()
-        .with(USER, "Port 3\n")
-        .with(SYSTEM_FILE, "Port 4\n");
-    let config = ClientConfig::standard(Path::new("/home/local")).with_files(Loose(text));
-    let error = config
-        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("Bad owner or permissions on /home/local/.ssh/config"),
-        "{error}"
-    );
 }
 
 #[test]
@@ -809,29 +671,6 @@ fn options_that_make_structure_do_not_stand_on_the_command_line() {
             format!("{keyword} directive not supported as a command-line option")
         );
     }
-}
-
-#[test]
-fn host_names_of_a_file_are_taken_as_they_are() {
-    for name in ["a,b", "a*b", "~x", "${X}", "\"a b\"", "-x", "a;b"] {
-        let options = resolve(&format!("HostName {name}\n"), "h");
-        let expected = name.trim_matches('"').to_ascii_lowercase();
-        assert_eq!(options.hostname, expected);
-    }
-}
-
-#[test]
-fn includes_that_name_nothing_are_passed_over() {
-    let files = MemoryFiles::default()
-        .with(USER, "Include ${UNSET}/a ~nosuch/b %z c\nPort 7\n")
-        .with("/home/local/.ssh/c", "User c\n");
-    let options = config(files)
-        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
-        .unwrap();
-    assert_eq!((options.port, options.user.as_str()), (7, "c"));
-    let warnings: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings.len(), 3, "{warnings:?}");
-    assert!(warnings[0].contains("line 1: Unable to expand include path '${UNSET}/a'"));
 }
 
 #[test]

@@ -12,7 +12,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use client::session::{EARLY_BYTES, LocalEnd, ServerFacts, Turns};
+use client::prompt::Turns;
+use client::session::{EARLY_BYTES, LocalEnd, ServerFacts};
 use driver::{
     BridgeCommand, BridgeEnd, BridgeLimits, ChannelHandler, ChannelIo, HandlerProgress, LoopTimes,
     PacketBridge, ThreadWaker,

@@ -15,8 +15,8 @@ use std::path::Path;
 use std::process::Command;
 
 use sys::signals::Signal;
+use transfer::glob::{self, Match};
 use transfer::plan::base_name;
-use transfer::plan::glob::{self, Match};
 use transfer::remote::RemoteError;
 use transfer::text;
 

@@ -1,6 +1,6 @@
 //! What a line means.
 
-use transfer::plan::glob::unescaped;
+use transfer::glob::unescaped;
 
 use super::words;
 

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use transfer::get::{DownloadSource, Get, Item as GetItem};
+use transfer::glob;
 use transfer::options::{Options, Resume};
-use transfer::plan::{base_name, glob, joined};
+use transfer::plan::{base_name, joined};
 use transfer::put::{Item as PutItem, Put};
 use transfer::text;
 

@@ -187,7 +187,7 @@ fn word_begin(typed: &str) -> usize {
 /// A word without its backslashes, and without an open quote before it.
 fn unquoted(word: &str) -> String {
     let word = word.trim_start_matches(['"', '\'']);
-    let bytes = transfer::plan::glob::unescaped(word.as_bytes());
+    let bytes = transfer::glob::unescaped(word.as_bytes());
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -218,7 +218,7 @@ mod tests {
         for name in ["a b", "x*[1]", "it's", "a\\b", "plain"] {
             assert_eq!(unquoted(&quoted(name)), name);
             let words = super::super::words::split(quoted(name).as_bytes()).unwrap();
-            let literal = transfer::plan::glob::unescaped(&words[0]);
+            let literal = transfer::glob::unescaped(&words[0]);
             assert_eq!(literal, name.as_bytes());
         }
     }

@@ -3,7 +3,7 @@
 use sftp::Attributes;
 use sftp::attributes::mode;
 use sys::time::LocalTime;
-use transfer::plan::glob::Match;
+use transfer::glob::Match;
 use transfer::remote::Entry;
 use transfer::text;
 

@@ -174,7 +174,7 @@ fn begin_at(sftp: &mut Sftp, options: &SftpOptions, path: &[u8]) -> Result<bool,
         return Ok(true);
     }
     let to = options.operands.get(1).map(|word| word.as_bytes().to_vec());
-    let from = transfer::plan::glob::escaped(path);
+    let from = transfer::glob::escaped(path);
     sftp.perform(SftpCommand::Get(options.flags, from, to))?;
     Ok(false)
 }

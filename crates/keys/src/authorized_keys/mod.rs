@@ -4,15 +4,11 @@
 //! A line that cannot be parsed completely is refused with a reason and has no effect; a line over
 //! the limit is skipped entirely. `monitor` opens the files safely and enforces the options.
 
-mod options;
-
 #[cfg(test)]
 mod tests;
 
-use core::fmt;
-
-pub use options::{KeyOptions, MergeError, TunnelUnit};
-pub(crate) use options::{OptionItem, split_item};
+pub use crate::key_options::{KeyOptions, LineError, MergeError, TunnelUnit};
+pub(crate) use crate::key_options::{OptionItem, split_item};
 
 use crate::algorithm::KeyType;
 use crate::base64;
@@ -89,46 +85,6 @@ pub struct RefusedLine {
     /// Reason.
     pub reason: LineError,
 }
-
-/// Why a line is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LineError {
-    /// Over the limit, which leaves room for any key with options.
-    TooLong,
-    /// Not valid UTF-8.
-    NotUtf8,
-    /// The line has no key.
-    NoKey,
-    /// The key is invalid.
-    Key(KeyError),
-    /// Unknown option; the name is escaped.
-    UnknownOption(String),
-    /// An option without a required value, with an unexpected or invalid value, or repeated.
-    BadOption {
-        /// Name of the option.
-        name: &'static str,
-        /// Description of the problem.
-        why: &'static str,
-    },
-    /// Unbalanced quotes or misplaced commas.
-    Syntax,
-}
-
-impl fmt::Display for LineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => f.write_str("line is too long"),
-            Self::NotUtf8 => f.write_str("line is not UTF-8"),
-            Self::NoKey => f.write_str("no key on the line"),
-            Self::Key(error) => write!(f, "{error}"),
-            Self::UnknownOption(name) => write!(f, "unknown key option \"{name}\""),
-            Self::BadOption { name, why } => write!(f, "key option {name}: {why}"),
-            Self::Syntax => f.write_str("key options are malformed (quotes or commas)"),
-        }
-    }
-}
-
-impl std::error::Error for LineError {}
 
 /// Parses the lines of an authorized_keys file, without comments and blank lines.
 pub fn parse<'f>(

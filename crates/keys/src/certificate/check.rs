@@ -8,9 +8,9 @@ use core::fmt;
 
 use crate::address::CidrList;
 use crate::algorithm::{KeyType, SignatureAlgorithm};
-use crate::authorized_keys::KeyOptions;
 use crate::certificate::{Certificate, CertificateKind, CertificateOption};
 use crate::error::printable;
+use crate::key_options::KeyOptions;
 use wire::permissions::Permission;
 
 /// The critical option that forces a command.

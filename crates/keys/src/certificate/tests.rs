@@ -2,7 +2,7 @@ use wire::Put;
 use wire::permissions::Permission;
 
 use super::*;
-use crate::authorized_keys::KeyOptions;
+use crate::key_options::KeyOptions;
 use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
 use crate::{EcCurve, KeySpec, PresentedKey, PrivateKey, private_file, public_file};
 

@@ -23,25 +23,6 @@ const PBKDF2_ITERATIONS: u32 = 600_000;
 const LABEL_RSA: &str = "RSA PRIVATE KEY";
 const LABEL_EC: &str = "EC PRIVATE KEY";
 
-/// Looks up the curve of an object identifier.
-pub(crate) fn curve_from_oid(oid: &[u8]) -> Option<EcCurve> {
-    match oid {
-        oid::P256 => Some(EcCurve::P256),
-        oid::P384 => Some(EcCurve::P384),
-        oid::P521 => Some(EcCurve::P521),
-        _ => None,
-    }
-}
-
-/// Returns the object identifier of a curve.
-pub(crate) fn curve_oid(curve: EcCurve) -> &'static [u8] {
-    match curve {
-        EcCurve::P256 => oid::P256,
-        EcCurve::P384 => oid::P384,
-        EcCurve::P521 => oid::P521,
-    }
-}
-
 /// Reads `RSA PRIVATE KEY` and `EC PRIVATE KEY`, with or without `Proc-Type: 4,ENCRYPTED`.
 pub(super) fn read_traditional(
     block: &PemBlock<'_>,
@@ -165,7 +146,7 @@ fn read_sec1(der: &[u8], curve: Option<EcCurve>) -> Result<PrivateKey, PrivateFi
                 .element(der::OBJECT_IDENTIFIER)
                 .map_err(|_| PrivateFileError::Unsupported("explicit curve".to_owned()))?;
             parameters.finish()?;
-            Some(curve_from_oid(oid).ok_or_else(|| unsupported("curve", b"unknown"))?)
+            Some(EcCurve::from_oid(oid).ok_or_else(|| unsupported("curve", b"unknown"))?)
         }
         None => None,
     };
@@ -201,7 +182,7 @@ pub(super) fn read_pkcs8(der: &[u8], encrypted: bool) -> Result<PrivateKeyFile, 
         oid::RSA_ENCRYPTION => read_pkcs1(inner)?,
         oid::EC_PUBLIC_KEY => {
             let curve = algorithm.element(der::OBJECT_IDENTIFIER)?;
-            let curve = curve_from_oid(curve).ok_or_else(|| unsupported("curve", b"unknown"))?;
+            let curve = EcCurve::from_oid(curve).ok_or_else(|| unsupported("curve", b"unknown"))?;
             read_sec1(inner, Some(curve))?
         }
         oid::ED25519 => {
@@ -379,10 +360,7 @@ fn pkcs8(key: &PrivateKey) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
             (der::element(der::SEQUENCE, &parts), write_pkcs1(key)?)
         }
         PublicKey::Ecdsa { curve, .. } => {
-            let parts: [&[u8]; 2] = [
-                &identifier(oid::EC_PUBLIC_KEY),
-                &identifier(curve_oid(*curve)),
-            ];
+            let parts: [&[u8]; 2] = [&identifier(oid::EC_PUBLIC_KEY), &identifier(curve.oid())];
             (der::element(der::SEQUENCE, &parts), write_sec1(key, None)?)
         }
         PublicKey::Ed25519 { .. } => {
@@ -448,7 +426,7 @@ fn write_sec1(
         .ecdsa_scalar()
         .ok_or(PrivateFileError::Key(KeyError::Internal))?;
     let named = curve.map_or(Zeroizing::default(), |curve| {
-        let oid = der::element(der::OBJECT_IDENTIFIER, &[curve_oid(curve)]);
+        let oid = der::element(der::OBJECT_IDENTIFIER, &[curve.oid()]);
         der::element(der::CONTEXT_0, &[&oid])
     });
     Ok(der::element(

@@ -25,7 +25,6 @@ use crate::private_key::PrivateKey;
 use crate::public_key::PublicKey;
 
 pub use agent_form::HeldKey;
-pub(crate) use asn1::{curve_from_oid, curve_oid};
 pub use encryption::FileCipher;
 pub use openssh::{
     DEFAULT_KDF_ROUNDS, MANY_KDF_ROUNDS, MAX_KDF_ROUNDS, OpensshProtection, write_openssh_with,

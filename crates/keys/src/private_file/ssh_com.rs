@@ -5,7 +5,7 @@ use wire::Reader;
 use zeroize::Zeroizing;
 
 use super::{PrivateFileError, PrivateKey};
-use crate::public_file::armored;
+use crate::rfc4716::armored;
 
 const BEGIN: &str = "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----";
 const END: &str = "---- END SSH2 ENCRYPTED PRIVATE KEY ----";

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub(crate) use accounts::Account;
 pub(crate) use chains::ChainMethod;
-use config::server::{LimitOptions, LoggingOptions};
+use config::server::{LimitOptions, LoggingOptions, ServerOptions};
 use privsep::roles::{self, ConnectionNews};
 use privsep::{AuthConnection, LoginPhase, MonitorStart};
 pub(crate) use reports::{ATTEMPT_COUNTS, AttemptOutcome};
@@ -216,23 +216,10 @@ fn log_in<'log>(
 ) -> Result<Option<Box<LoggedIn<'log>>>, String> {
     let options = config.for_connection(&addresses.spec());
     log.follow(&options.logging);
-    if options.connection.refuse_connection {
-        log.info(&format!(
-            "administratively prohibited connection from {} port {}",
-            addresses.remote_text(),
-            addresses.remote_port
-        ));
+    if !is_welcome(&options, addresses, log) {
         inherited.tell(ConnectionNews::Refused);
         return Ok(None);
     }
-    log.verbose(&format!(
-        "Connection from {} port {} on {} port {} rdomain \"{}\"",
-        addresses.remote_text(),
-        addresses.remote_port,
-        addresses.local_text(),
-        addresses.local_port,
-        addresses.rdomain
-    ));
     let _ = sys::process::set_title("sshd: [accepted]");
     let greeted = inherited.greeted.take();
     let (mut auth, socket) = inherited
@@ -316,6 +303,27 @@ fn log_in<'log>(
     })))
 }
 
+/// Logs the connection; false if RefuseConnection ends it.
+fn is_welcome(options: &ServerOptions, addresses: &Addresses, log: &Log) -> bool {
+    if options.connection.refuse_connection {
+        log.info(&format!(
+            "administratively prohibited connection from {} port {}",
+            addresses.remote_text(),
+            addresses.remote_port
+        ));
+        return false;
+    }
+    log.verbose(&format!(
+        "Connection from {} port {} on {} port {} rdomain \"{}\"",
+        addresses.remote_text(),
+        addresses.remote_port,
+        addresses.local_text(),
+        addresses.local_port,
+        addresses.rdomain
+    ));
+    true
+}
+
 /// The end of LoginGraceTime, which starts when the connection is accepted; `None` without a limit.
 fn deadline_ms(accepted_ms: u64, limits: &LimitOptions) -> Option<u64> {
     let grace_ms = u64::from(limits.login_grace_time_s) * 1000;
@@ -351,7 +359,7 @@ fn end_without_login(
         NotLoggedIn::TooMany | NotLoggedIn::End(RpcEnd::Closed) => AUTH_EXIT_WAIT,
         NotLoggedIn::End(_) | NotLoggedIn::Refused => Duration::ZERO,
     };
-    if !session::has_ended(auth, wait) {
+    if !has_ended(auth, wait) {
         let _ = auth.signal(Signal::KILL);
         let _ = auth.wait();
     }
@@ -386,5 +394,13 @@ fn end_without_login(
         _ if attempted && unknown => ConnectionNews::InvalidUser,
         _ if attempted => ConnectionNews::AuthenticationFailed,
         _ => ConnectionNews::NoAttempt,
+    }
+}
+
+/// Waits up to `at_most` for a child to end; returns true if it has ended.
+pub(crate) fn has_ended(child: &mut Child, at_most: Duration) -> bool {
+    match sys::io::wait_readable(child.pidfd(), Some(at_most)) {
+        Ok(ended) => ended,
+        Err(_) => child.try_wait().is_ok_and(|status| status.is_some()),
     }
 }

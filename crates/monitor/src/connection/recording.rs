@@ -12,7 +12,7 @@ use privsep::roles;
 use sys::process::{Child, ExitStatus, SelfExe};
 
 use super::accounts::Account;
-use super::session::has_ended;
+use super::has_ended;
 use crate::log::Log;
 
 /// Mode of a recording.

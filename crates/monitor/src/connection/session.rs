@@ -27,6 +27,7 @@ use super::chains::Authenticated;
 use super::channel::{RpcChannel, RpcEnd};
 use super::early_session::SessionProcess;
 use super::groups::choose_group;
+use super::has_ended;
 use super::kerberos::CredentialCache;
 use super::pam::PamLogin;
 use super::rate::Rate;
@@ -686,14 +687,6 @@ impl<'c> MonitorSession<'c> {
         for mut recorder in core::mem::take(&mut self.finishing) {
             recorder.finish(self.log, deadline);
         }
-    }
-}
-
-/// Waits up to `at_most` for a child to end; returns true if it has ended.
-pub(crate) fn has_ended(child: &mut Child, at_most: Duration) -> bool {
-    match sys::io::wait_readable(child.pidfd(), Some(at_most)) {
-        Ok(ended) => ended,
-        Err(_) => child.try_wait().is_ok_and(|status| status.is_some()),
     }
 }
 

@@ -12,7 +12,7 @@ use privsep::LogLevel;
 use sys::process::{Child, Credentials, SelfExe};
 use sys::signals::Signal;
 
-use super::launch::Confinement;
+use super::confinement::Confinement;
 use crate::log::Log;
 
 /// First argument of the probing process (`accelerator::PROBE_ROLE`).

@@ -5,6 +5,7 @@
 mod accelerate;
 mod args;
 mod block;
+mod confinement;
 mod daemon;
 mod early_banner;
 mod hostkeys;
@@ -34,9 +35,10 @@ use sys::signals::{Signal, SignalFd};
 use crate::log::{self, Log};
 use accelerate::Trial;
 use args::{Args, ListenerMode};
+use confinement::Confinement;
 use daemon::Daemon;
 pub use early_banner::Greet;
-use launch::{Confinement, Kept, Launch, Shape};
+use launch::{Kept, Launch, Shape};
 use serve::{Listener, NewConfiguration, Reloaded, Reloads, Stop};
 use sockets::Socket;
 

@@ -12,7 +12,7 @@ use config::server::ConnectionOptions;
 use privsep::{FrameSplitter, HeaderRead, Message, ReadHeader, roles};
 use sys::process::{Child, SelfExe};
 
-use super::launch::Confinement;
+use super::confinement::Confinement;
 
 /// Time limit for a header, from the acceptance of its connection. A load balancer sends it with its
 /// first packet, which may be lost twice.

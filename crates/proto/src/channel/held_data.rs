@@ -3,15 +3,13 @@
 
 use alloc::vec::Vec;
 
-use super::request::Request;
-use super::window::{CROWD_WINDOW_BYTES, MAX_DATA_BYTES};
+use super::window::CROWD_WINDOW_BYTES;
 use crate::Error;
+pub(super) use crate::limits::EARLY_DATA_BYTES;
+use crate::request::Request;
 
 /// The bit of a recipient's number that says: this is the sender's number of the channel.
 pub(super) const EARLY_ADDRESS: u32 = 1 << 31;
-/// Maximum data before the answer that we accept and send, bytes: it is copied out of the receive
-/// slabs, and counts against the first window.
-pub(crate) const EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
 const _: () = assert!(EARLY_DATA_BYTES <= CROWD_WINDOW_BYTES);
 
 /// Maximum requests that are held.

@@ -27,19 +27,16 @@ mod opening;
 mod optimistic;
 mod proxied;
 mod record;
-mod request;
 mod table;
 mod usage;
 mod window;
 
+pub use crate::request::Request;
 use early::Early;
 pub(crate) use global::Globals;
-pub(crate) use held_data::EARLY_DATA_BYTES;
 pub use proxied::HandedOver;
-pub use request::Request;
 use table::ChannelTable;
 pub use usage::{ChannelStatus, ChannelTimeouts, ChannelTraffic, idle_text};
-pub(crate) use window::LEAST_WINDOW_BYTES;
 use window::{Memory, OutstandingBound, RoundTripEstimate, Typing};
 
 /// Message numbers that `Connection` dispatches to [`Channels`].

@@ -6,9 +6,8 @@ use alloc::vec::Vec;
 use packet::PacketBuf;
 
 use super::{Connection, ConnectionStage};
-use crate::channel::{
-    ChannelStatus, ChannelTimeouts, ChannelTraffic, EARLY_DATA_BYTES, Request, global,
-};
+use crate::channel::{ChannelStatus, ChannelTimeouts, ChannelTraffic, Request, global};
+use crate::limits::EARLY_DATA_BYTES;
 use crate::{ChannelId, Error, Stream};
 
 /// Channels.

@@ -7,7 +7,7 @@ use wire::message::ExtInfo;
 use wire::{DecodeError, Put, Reader, Rest, names};
 
 use super::outbound::Outbound;
-use crate::channel::EARLY_DATA_BYTES;
+use crate::limits::EARLY_DATA_BYTES;
 use crate::{Error, Role, TransportConfig};
 
 /// Maximum number of extensions evaluated in one message; further ones are ignored.

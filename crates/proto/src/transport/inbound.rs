@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use compress::{Decompressor, Totals};
 use packet::{OpenJob, OpenKeys, OpenedPacket, Position, Splitter};
 
-use super::kex::EpochKeys;
+use super::epoch_keys::EpochKeys;
 use super::streams::begin_in_stream;
 use crate::Error;
 

@@ -20,6 +20,7 @@ use crate::permits::{ConnectionPhase, Permission, permission};
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
 mod compress_job;
+mod epoch_keys;
 mod ext_info;
 mod idle;
 mod inbound;
@@ -31,9 +32,10 @@ mod streams;
 mod version;
 
 pub use compress_job::{CompressJob, Compressed};
+pub(crate) use epoch_keys::{DirectionSuite, EpochKeys};
 pub(crate) use ext_info::PeerExtensions;
 pub(crate) use inbound::Inbound;
-pub(crate) use kex::{Agreement, DirectionSuite, EpochKeys, TransportSession};
+pub(crate) use kex::{Agreement, TransportSession};
 use kex::{Exchange, Exchanging};
 pub(crate) use outbound::Outbound;
 pub use outbox::TransportOutput;
@@ -117,7 +119,7 @@ impl Transport {
         host_keys: Vec<ServerHostKey>,
         now: Millis,
     ) -> Result<Self, Error> {
-        let versions = VersionExchange::new(config.version_names_openssh, &config.version_comment);
+        let versions = VersionExchange::new(config.opening.names_openssh, &config.opening.comment);
         let exchange = Exchange::new(role, &config, host_keys, None, now)?;
         let outbound = Outbound::new(config.deflate, versions.ours());
         let inbound = Inbound::new();

@@ -15,7 +15,7 @@ use wire::message::{
 };
 
 use super::compress_job::{CompressJob, Compressed};
-use super::kex::EpochKeys;
+use super::epoch_keys::EpochKeys;
 use super::outbox::{Outbox, TransportOutput};
 use super::pipelined_packet::{PipelinedPacket, SentAhead};
 use super::streams::OutStream;

@@ -15,7 +15,7 @@ use crate::transport;
 pub fn greeting(options: &[u8], host_keys: &[HostKey], cookie: [u8; 16]) -> Option<Vec<u8>> {
     let mut options = ServerOptions::decode_to_read(options).ok()?;
     let mut config = transport::config(&mut options);
-    config.cookie = Some(cookie);
+    config.opening.cookie = Some(cookie);
     let mut connection = Connection::server(config, transport::host_keys(host_keys), 0).ok()?;
     let mut bytes = Vec::new();
     while let Some(output) = connection.poll_output() {

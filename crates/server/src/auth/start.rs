@@ -95,7 +95,7 @@ impl AuthProcessStart {
         }
         if let Some(cookie) = &connection.greeted {
             let cookie = cookie.as_slice().try_into();
-            transport.cookie = Some(cookie.map_err(|e| failed("cookie")(&e))?);
+            transport.opening.cookie = Some(cookie.map_err(|e| failed("cookie")(&e))?);
         }
         Ok(Some(Begun {
             network,

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use accelerator::Accelerator;
 use config::hardware::Tried;
 use config::server::{ServerOptions, SessionOptions};
 use driver::{CryptoThreads, Driver, LaneTerms};
@@ -92,20 +93,7 @@ pub(super) fn begin(
         let acceleration = acceleration.unwrap_or_else(|| {
             accelerate::open(&options.compression, &grant, binary.as_ref(), &log)
         });
-        match acceleration {
-            Tried::Software(_) => {}
-            Tried::InUse(library) => {
-                if let Some(compressor) = driver.connection().compressor() {
-                    compressor.set_provider(Arc::new(library));
-                }
-            }
-            Tried::Refused(why) => {
-                let said = driver.connection();
-                said.disconnect(reason::BY_APPLICATION, &why);
-                let _ = driver.flush_within(GOODBYE);
-                return Err(SessionError::Start(why));
-            }
-        }
+        use_acceleration(acceleration, &mut driver)?;
     }
     if let Some(gap) = options.sftp_root_gap(grant.forced_command.as_deref()) {
         log.info(&format!("user {}: {gap}", grant.user));
@@ -130,6 +118,28 @@ pub(super) fn begin(
         tunnels: RefCell::new(Vec::new()),
     });
     Ok((Serve::new(driver, context), log, who))
+}
+
+/// Gives the connection the library that is in use; ends the connection if one that is required is not.
+fn use_acceleration(
+    acceleration: Tried<Accelerator>,
+    driver: &mut Driver,
+) -> Result<(), SessionError> {
+    match acceleration {
+        Tried::Software(_) => {}
+        Tried::InUse(library) => {
+            if let Some(compressor) = driver.connection().compressor() {
+                compressor.set_provider(Arc::new(library));
+            }
+        }
+        Tried::Refused(why) => {
+            let said = driver.connection();
+            said.disconnect(reason::BY_APPLICATION, &why);
+            let _ = driver.flush_within(GOODBYE);
+            return Err(SessionError::Start(why));
+        }
+    }
+    Ok(())
 }
 
 /// Decodes the options. Never inlined, as [`take_over`]: the temporary copies of a large value

@@ -3,6 +3,7 @@
 
 mod client;
 mod fake_monitor;
+mod forced;
 mod hostile;
 mod peer;
 mod requests;
@@ -39,7 +40,13 @@ fn main() {
     } else {
         first
     };
-    let tests: Vec<Test> = [hostile::TESTS, sessions::TESTS, requests::TESTS].concat();
+    let tests: Vec<Test> = [
+        hostile::TESTS,
+        sessions::TESTS,
+        forced::TESTS,
+        requests::TESTS,
+    ]
+    .concat();
     let (mut passed, mut failed) = (0, Vec::new());
     for (name, body) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let before = std::time::Instant::now();

@@ -1,8 +1,9 @@
 //! OpenSSH's client: its keys, its command line, and what it said.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::fake_monitor::{Policy, Server};
 
@@ -99,6 +100,20 @@ impl Place {
         command
     }
 
+    /// Starts the client with a command that writes `ready` first, and waits for that.
+    pub fn begin(&self, server: &Server, flags: &[&str], command: &str) -> Child {
+        let mut client = self
+            .ssh(server, flags)
+            .arg(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a client");
+        let stdout = client.stdout.as_mut().expect("its output");
+        stdout.read_exact(&mut [0; 5]).expect("ready");
+        client
+    }
+
     /// Runs the client to its end.
     pub fn run(&self, server: &Server, flags: &[&str], command: &[&str], input: &[u8]) -> Output {
         run(self.ssh(server, flags).args(command), input)
@@ -109,6 +124,13 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// A place and a server for it; `None` where OpenSSH's client is missing.
+pub fn served(name: &str, change: impl FnOnce(&mut Policy)) -> Option<(Place, Server)> {
+    let place = Place::new(name)?;
+    let server = place.server(change);
+    Some((place, server))
 }
 
 /// Runs a program with this input to its end.

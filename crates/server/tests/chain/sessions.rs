@@ -3,13 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use crate::Test;
-use crate::fake_monitor::{Policy, Server};
-use crate::peer::{Place, complains, ended, run, text};
-use wire::permissions::Permission;
+use crate::fake_monitor::Server;
+use crate::peer::{Place, complains, ended, run, served, text};
 
 pub const TESTS: &[Test] = &[
     (
@@ -38,26 +37,9 @@ pub const TESTS: &[Test] = &[
         the_environment_is_the_servers_choice,
     ),
     (
-        "what_is_forced_runs_and_sees_what_was_asked",
-        what_is_forced_runs,
-    ),
-    (
-        "an_empty_forced_command_runs_nothing",
-        an_empty_forced_command_runs_nothing,
-    ),
-    (
-        "forced_internal_sftp_says_that_it_is_all",
-        forced_internal_sftp_says_that_it_is_all,
-    ),
-    (
-        "the_users_rc_file_does_not_run_under_force_command",
-        the_users_rc_file_does_not_run_under_force_command,
-    ),
-    (
         "a_home_that_is_not_there_is_said",
         a_home_that_is_not_there_is_said,
     ),
-    ("restrictions_of_a_key_hold", restrictions_of_a_key_hold),
     (
         "a_subsystem_is_an_external_command",
         a_subsystem_is_an_external_command,
@@ -100,21 +82,10 @@ pub const TESTS: &[Test] = &[
         a_client_that_stops_answering_is_let_go,
     ),
     (
-        "an_expired_password_leaves_only_passwd",
-        an_expired_password_leaves_only_passwd,
-    ),
-    (
         "a_shell_that_does_not_exist_says_so",
         a_shell_that_does_not_exist_says_so,
     ),
 ];
-
-/// A place and a server for it; `None` where OpenSSH's client is missing.
-fn served(name: &str, change: impl FnOnce(&mut Policy)) -> Option<(Place, Server)> {
-    let place = Place::new(name)?;
-    let server = place.server(change);
-    Some((place, server))
-}
 
 fn a_command_brings_its_output_and_status() {
     let Some((place, server)) = served("command", |_| {}) else {
@@ -298,99 +269,6 @@ fn the_environment_is_the_servers_choice() {
     );
 }
 
-fn what_is_forced_runs() {
-    let Some((place, server)) = served("forced", |policy| {
-        policy.forced_command = Some("echo \"forced: $SSH_ORIGINAL_COMMAND\"".into());
-        policy.config = "Subsystem sftp /bin/false\n".into();
-    }) else {
-        return;
-    };
-    let marker = place.path.join("marker");
-    let out = place.run(&server, &[], &[&format!("touch {}", marker.display())], b"");
-    assert_eq!(
-        text(&out.stdout),
-        format!("forced: touch {}\n", marker.display())
-    );
-    assert!(!marker.exists());
-    let out = place.run(&server, &["-T"], &[], b"");
-    assert_eq!(text(&out.stdout), "forced: \n");
-    let out = place.run(&server, &["-s"], &["sftp"], b"");
-    assert_eq!(text(&out.stdout), "forced: /bin/false\n");
-}
-
-fn an_empty_forced_command_runs_nothing() {
-    let Some((place, server)) = served("empty", |policy| {
-        policy.forced_command = Some(String::new());
-        policy.config = "Subsystem sftp internal-sftp\n".into();
-    }) else {
-        return;
-    };
-    for (flags, command) in [
-        (&["-T"][..], &[][..]),
-        (&["-tt"], &[]),
-        (&[], &["echo in"]),
-        (&["-s"], &["sftp"]),
-    ] {
-        let out = place.run(&server, flags, command, b"echo in\nexit 3\n");
-        assert_eq!(out.status.code(), Some(0), "{flags:?}");
-        assert_eq!(
-            text(&out.stdout).replace("echo in\r\nexit 3\r\n", ""),
-            "",
-            "{flags:?}"
-        );
-    }
-}
-
-fn forced_internal_sftp_says_that_it_is_all() {
-    let Some((place, server)) = served("onlysftp", |policy| {
-        policy.forced_command = Some("internal-sftp".into());
-        policy.config = "Subsystem sftp internal-sftp\n".into();
-    }) else {
-        return;
-    };
-    for (flags, command) in [
-        (&["-T"][..], &[][..]),
-        (&["-tt"], &[]),
-        (&[], &["/usr/lib/openssh/sftp-server"]),
-    ] {
-        let out = place.run(&server, flags, command, b"");
-        assert_eq!(out.status.code(), Some(1), "{flags:?}");
-        assert_eq!(
-            text(&out.stdout).replace('\r', ""),
-            "This service allows sftp connections only.\n",
-            "{flags:?}"
-        );
-        assert_eq!(text(&out.stderr), "", "{flags:?}");
-    }
-}
-
-fn the_users_rc_file_does_not_run_under_force_command() {
-    let Some(place) = Place::new("forcedrc") else {
-        return;
-    };
-    let marker = place.path.join("marker");
-    fs::write(
-        place.home().join(".ssh/rc"),
-        format!("echo rc >>{}\n", marker.display()),
-    )
-    .expect("a file");
-    let mut policy = place.policy();
-    policy.forced_command = Some("echo forced".into());
-    policy.config = "ForceCommand echo forced\n".into();
-    let server = Server::start(policy.clone());
-    for flags in [&["-T"][..], &["-tt"]] {
-        let out = place.run(&server, flags, &["echo mine"], b"");
-        assert_eq!(text(&out.stdout).replace('\r', ""), "forced\n");
-    }
-    assert!(!marker.exists());
-    // Forced by the key alone it runs, as in OpenSSH.
-    policy.config = String::new();
-    let server = Server::start(policy);
-    let out = place.run(&server, &[], &["echo mine"], b"");
-    assert_eq!(text(&out.stdout), "forced\n");
-    assert!(marker.exists());
-}
-
 fn a_home_that_is_not_there_is_said() {
     let Some((place, server)) = served("nohome", |policy| policy.home = "/no/such/home".into())
     else {
@@ -402,30 +280,6 @@ fn a_home_that_is_not_there_is_said() {
         text(&out.stderr),
         "Could not chdir to home directory /no/such/home: No such file or directory\n"
     );
-}
-
-fn restrictions_of_a_key_hold() {
-    let Some(place) = Place::new("restrict") else {
-        return;
-    };
-    let mut policy = place.policy();
-    for denied in [
-        Permission::Pty,
-        Permission::UserRc,
-        Permission::PortForwarding,
-    ] {
-        policy.restrictions.permissions.set(denied, false);
-    }
-    fs::write(place.home().join(".ssh/rc"), "echo rc ran\n").expect("a file");
-    let server = Server::start(policy);
-    let out = place.run(&server, &["-tt"], &["tty"], b"");
-    let said = text(&out.stderr);
-    assert!(said.contains("PTY allocation request failed"), "{said}");
-    let out = place.run(&server, &[], &["tty"], b"");
-    assert_eq!(text(&out.stdout), "not a tty\n");
-    let out = place.run(&server, &["-v", "-W", "127.0.0.1:9"], &[], b"");
-    assert!(!out.status.success());
-    complains(&out, "administratively prohibited");
 }
 
 fn a_subsystem_is_an_external_command() {
@@ -525,20 +379,7 @@ fn a_client_that_leaves_hangs_up() {
             "exec 2>/dev/null; trap 'echo hup > {}; exit' HUP; echo ready; while :; do sleep 0.05; done",
             marker.display()
         );
-        let mut client = place
-            .ssh(&server, flags)
-            .arg(command)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a client");
-        let mut said = [0; 5];
-        client
-            .stdout
-            .take()
-            .expect("its output")
-            .read_exact(&mut said)
-            .expect("ready");
+        let mut client = place.begin(&server, flags, &command);
         client.kill().expect("a kill");
         client.wait().expect("an end");
         let record = server.wait_for(index, |record| record.session_exit.is_some());
@@ -560,35 +401,10 @@ fn sessions_share_a_connection() {
     };
     let socket = place.path.join("m");
     let path = format!("ControlPath={}", socket.display());
-    let mut master = place
-        .ssh(&server, &["-M", "-o", &path])
-        .arg("echo ready; cat")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a client");
-    let mut said = [0; 5];
-    master
-        .stdout
-        .as_mut()
-        .expect("its output")
-        .read_exact(&mut said)
-        .expect("ready");
+    let mut master = place.begin(&server, &["-M", "-o", &path], "echo ready; cat");
     let out = place.run(&server, &["-o", &path], &["echo second"], b"");
     assert_eq!(text(&out.stdout), "second\n", "{}", text(&out.stderr));
-    let mut second = place
-        .ssh(&server, &["-o", &path])
-        .arg("echo ready; cat")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a client");
-    second
-        .stdout
-        .as_mut()
-        .expect("its output")
-        .read_exact(&mut said)
-        .expect("ready");
+    let mut second = place.begin(&server, &["-o", &path], "echo ready; cat");
     let out = place.run(
         &server,
         &["-o", &path, "-o", "LogLevel=ERROR"],
@@ -764,20 +580,7 @@ fn a_client_that_stops_answering_is_let_go() {
     };
     let server = place
         .server(|policy| policy.config = "ClientAliveInterval 1\nClientAliveCountMax 1\n".into());
-    let mut client = place
-        .ssh(&server, &[])
-        .arg("echo ready; cat")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a client");
-    let mut said = [0; 5];
-    client
-        .stdout
-        .as_mut()
-        .expect("its output")
-        .read_exact(&mut said)
-        .expect("ready");
+    let mut client = place.begin(&server, &[], "echo ready; cat");
     let pid = i32::try_from(client.id()).expect("a pid");
     sys::signals::send(pid, sys::signals::Signal::STOP).expect("it stops");
     let record = server.wait_for(0, |record| record.session_exit.is_some());
@@ -790,21 +593,6 @@ fn a_client_that_stops_answering_is_let_go() {
             .any(|line| line.contains("client not responding")),
         "{record:?}"
     );
-}
-
-fn an_expired_password_leaves_only_passwd() {
-    let Some((place, server)) = served("expired", |policy| policy.password_expired = true) else {
-        return;
-    };
-    let marker = place.path.join("marker");
-    let out = place.run(&server, &[], &[&format!("touch {}", marker.display())], b"");
-    assert_eq!(out.status.code(), Some(1));
-    assert_eq!(
-        text(&out.stderr),
-        "WARNING: Your password has expired.\n\
-         Password change required but no TTY available.\n"
-    );
-    assert!(!marker.exists());
 }
 
 fn a_shell_that_does_not_exist_says_so() {

@@ -10,40 +10,10 @@ use wire::{DecodeError, Put, Reader};
 pub mod reply;
 pub mod request;
 
+pub(crate) use crate::framing::{framed, framed_with_id};
+pub use crate::number;
 pub use reply::Reply;
 pub use request::Request;
-
-/// Message numbers (draft §3).
-#[allow(missing_docs)]
-pub mod number {
-    pub const INIT: u8 = 1;
-    pub const VERSION: u8 = 2;
-    pub const OPEN: u8 = 3;
-    pub const CLOSE: u8 = 4;
-    pub const READ: u8 = 5;
-    pub const WRITE: u8 = 6;
-    pub const LSTAT: u8 = 7;
-    pub const FSTAT: u8 = 8;
-    pub const SETSTAT: u8 = 9;
-    pub const FSETSTAT: u8 = 10;
-    pub const OPENDIR: u8 = 11;
-    pub const READDIR: u8 = 12;
-    pub const REMOVE: u8 = 13;
-    pub const MKDIR: u8 = 14;
-    pub const RMDIR: u8 = 15;
-    pub const REALPATH: u8 = 16;
-    pub const STAT: u8 = 17;
-    pub const RENAME: u8 = 18;
-    pub const READLINK: u8 = 19;
-    pub const SYMLINK: u8 = 20;
-    pub const STATUS: u8 = 101;
-    pub const HANDLE: u8 = 102;
-    pub const DATA: u8 = 103;
-    pub const NAME: u8 = 104;
-    pub const ATTRS: u8 = 105;
-    pub const EXTENDED: u8 = 200;
-    pub const EXTENDED_REPLY: u8 = 201;
-}
 
 /// Flags of OPEN (draft §6.3).
 pub mod open_flag {
@@ -79,32 +49,6 @@ impl core::fmt::Display for Undecodable {
 }
 
 impl core::error::Error for Undecodable {}
-
-/// Writes a message: length field, message number, and the fields that `fields` appends.
-pub(crate) fn framed(out: &mut Vec<u8>, number: u8, fields: impl FnOnce(&mut Vec<u8>)) {
-    let at = out.len();
-    out.put_u32(0);
-    out.put_u8(number);
-    fields(out);
-    // The callers limit the data of one message far below 4 GiB.
-    let len = u32::try_from(out.len() - at - 4).expect("own message under 4 GiB");
-    if let Some(field) = out.get_mut(at..at + 4) {
-        field.copy_from_slice(&len.to_be_bytes());
-    }
-}
-
-/// Writes a message with a request id: every message but INIT and VERSION.
-pub(crate) fn framed_with_id(
-    out: &mut Vec<u8>,
-    number: u8,
-    id: u32,
-    fields: impl FnOnce(&mut Vec<u8>),
-) {
-    framed(out, number, |out| {
-        out.put_u32(id);
-        fields(out);
-    });
-}
 
 /// Reads a message with a request id but without its length field. Returns the id and the result of
 /// `read`, which gets the message number and the fields.

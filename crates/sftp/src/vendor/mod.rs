@@ -12,9 +12,7 @@ use wire::{DecodeError, Field, Put, Reader};
 use crate::attributes::Attributes;
 use crate::status::Code;
 
-pub(crate) mod names;
-
-pub use names::*;
+pub use crate::names::*;
 
 /// Length of a BLAKE3 hash, bytes.
 pub const HASH_BYTES: usize = 32;

@@ -17,8 +17,8 @@ use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, vendor};
 
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
+use crate::glob::{self, Match};
 use crate::options::{Options, Resume};
-use crate::plan::glob::{self, Match};
 use crate::plan::id::FileId;
 use crate::step::SMALL_BYTES;
 

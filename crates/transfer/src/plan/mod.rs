@@ -1,6 +1,5 @@
-//! Names, patterns and queues of the files to copy.
+//! Names and queues of the files to copy.
 
-pub mod glob;
 pub(crate) mod id;
 pub mod names;
 pub mod pace;

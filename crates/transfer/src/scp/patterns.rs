@@ -5,7 +5,7 @@
 //! word that only that shell can expand (a variable, a command, a home directory) permits one item
 //! of any name that does not begin with a dot.
 
-use crate::plan::glob;
+use crate::glob;
 
 /// Maximum number of alternatives from brace expansion.
 const MAX_PATTERNS: usize = 1024;

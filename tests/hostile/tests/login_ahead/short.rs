@@ -8,7 +8,8 @@ use hostile::place::{Script, client_at, client_through};
 use hostile::subject::Tcp;
 use interop::scratch::Scratch;
 
-use super::{OPENSSH, ended, exchange_as, said, serve_all, teach_with};
+use super::learned::{serve_all, teach_with};
+use super::{OPENSSH, ended, exchange_as, said};
 
 const SHORT: [&str; 6] = [
     "-v",

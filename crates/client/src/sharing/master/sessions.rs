@@ -17,13 +17,13 @@ use super::typed::TypedSource;
 use super::{Master, misuse};
 use crate::error::ClientError;
 use crate::forward::{SessionForwards, open_reason};
+use crate::keystroke_timer::KeystrokeTimer;
 use crate::log::{debug1, debug2, error, verbose};
 use crate::pipelining::early::{self, Asked};
 use crate::plan::{Plan, PtyPlan, What};
-use crate::session::StdioFlags;
-use crate::session::keystroke_timer::KeystrokeTimer;
 use crate::sharing::message::{MasterReply, SessionWish};
 use crate::sharing::passenger::REFUSED_BY_SERVER;
+use crate::stdio::StdioFlags;
 use crate::terminal::Size;
 use crate::text::one_line;
 

@@ -10,9 +10,9 @@ use proto::{ChannelId, Stream};
 
 use super::{Master, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TYPED};
 use crate::error::ClientError;
+use crate::keystroke_timer::KeystrokeTimer;
 use crate::log::debug1;
 use crate::pipelining::early::Asked;
-use crate::session::keystroke_timer::KeystrokeTimer;
 use crate::terminal::escape::{self, Command, EscapeFilter, Piece, Typist};
 
 /// Most bytes read from a terminal at once.

@@ -12,7 +12,7 @@ use sys::file::FollowLinks;
 use sys::process::{ChildCommand, Limit, Resource};
 use sys::signals::Signal;
 
-use super::super::session::has_ended;
+use super::super::has_ended;
 use keys::candidate::CandidateKey;
 
 use super::{Lookup, hash_of};

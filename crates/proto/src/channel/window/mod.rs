@@ -22,17 +22,14 @@ pub(crate) use path::RoundTripEstimate;
 pub(crate) use receive::ReceiveWindow;
 pub(crate) use typing::Typing;
 
+pub(crate) use crate::limits::{LEAST_WINDOW_BYTES, MAX_DATA_BYTES};
+
 /// Initial receive window of a channel if memory suffices, bytes.
 pub(crate) const FIRST_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-/// Smallest initial receive window of a channel while at least two thirds of the window memory are left,
-/// bytes: two packets of 32 KiB in flight. The memory has room for one channel for each of these.
-pub(crate) const LEAST_WINDOW_BYTES: u32 = 64 * 1024;
 /// Smallest initial receive window of a channel among many others, bytes: one packet of 32 KiB. It grows
 /// with use as any.
 pub(crate) const CROWD_WINDOW_BYTES: u32 = 32 * 1024;
-/// Maximum data in one message that we accept, bytes.
-pub(crate) const MAX_DATA_BYTES: u32 = 32 * 1024;
-/// The same for a Fulmar peer, which processes packets of any size in place.
+/// [`MAX_DATA_BYTES`] for a Fulmar peer, which processes packets of any size in place.
 pub(crate) const MAX_DATA_BYTES_FULMAR: u32 = 64 * 1024;
 
 /// Send window of one channel.

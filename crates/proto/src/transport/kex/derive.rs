@@ -1,18 +1,14 @@
 //! The exchange hash and the keys derived from it (RFC 4253 §7.2, §8; RFC 4419 §3; RFC 5656 §4; RFC
 //! 8731 §3.1).
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crypto::hash::{Digest, HashAlgorithm, Hasher};
 use crypto::kex::{DhGroup, KexFamily, SecretEncoding, SharedSecret};
-use packet::Keys;
 use wire::Put;
 use zeroize::Zeroizing;
 
-use super::negotiate::DirectionSuite;
-use crate::Error;
-use crate::config::Compression;
+use crate::transport::epoch_keys::{DirectionSuite, EpochKeys};
 
 /// Smallest, preferred and largest size of a group, bits.
 pub(super) type GroupSizes = (u32, u32, u32);
@@ -85,30 +81,6 @@ pub(crate) fn exchange_hash(
     hasher.update(&text);
     hasher.update(secret_encoded);
     hasher.finish()
-}
-
-/// Raw keys of one direction. Kept for a snapshot, wiped when dropped.
-#[derive(Clone)]
-pub(crate) struct EpochKeys {
-    pub(crate) suite: DirectionSuite,
-    pub(crate) key: Zeroizing<Vec<u8>>,
-    pub(crate) iv: Zeroizing<Vec<u8>>,
-    pub(crate) mac_key: Zeroizing<Vec<u8>>,
-}
-
-impl EpochKeys {
-    /// The negotiated compression of a direction with these keys; none before the first ones.
-    pub(crate) fn compression(keys: Option<&Self>) -> Compression {
-        keys.map_or(Compression::None, |keys| keys.suite.compression)
-    }
-
-    /// Sets up the keys for sealing or opening.
-    pub(crate) fn set_up<Purpose>(&self) -> Result<Arc<Keys<Purpose>>, Error> {
-        let suite = self.suite;
-        let keys = Keys::new(suite.cipher, suite.mac, &self.key, &self.iv, &self.mac_key);
-        keys.map(Arc::new)
-            .map_err(|_| Error::Bug("derived key has the wrong length"))
-    }
 }
 
 /// Inputs of key derivation, RFC 4253 §7.2.

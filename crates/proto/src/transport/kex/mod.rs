@@ -35,9 +35,8 @@ mod server;
 mod short;
 mod state;
 
-pub(crate) use derive::EpochKeys;
 use derive::Transcript;
-pub(crate) use negotiate::{Agreement, DirectionSuite, PeerLists};
+pub(crate) use negotiate::{Agreement, PeerLists};
 use rekey::RekeyLimits;
 use state::{Half, Kex, KexStep, KexTerms, ServerStep};
 
@@ -114,7 +113,7 @@ impl Exchange {
         Ok(Self {
             offer: Offer::new(config, (role == Role::Server).then_some(&host_keys[..]))?,
             host_keys,
-            cookie: config.cookie,
+            cookie: config.opening.cookie,
             limits: RekeyLimits::new(config),
             state: Kex::Idle,
             prepared: None,

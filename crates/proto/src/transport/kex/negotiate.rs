@@ -5,22 +5,13 @@ use alloc::vec::Vec;
 
 use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
-use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
 use wire::message::{Encode, KexInit};
 use wire::{NameList, names};
 
-use crate::config::{Compression, Offer};
+use crate::config::Offer;
+use crate::transport::epoch_keys::DirectionSuite;
 use crate::{DirectionAlgorithms, Error, Negotiated, Role};
-
-/// Algorithms of one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DirectionSuite {
-    pub(crate) cipher: CipherAlgorithm,
-    /// `None` if the cipher authenticates by itself.
-    pub(crate) mac: Option<MacAlgorithm>,
-    pub(crate) compression: Compression,
-}
 
 /// Algorithms negotiated from both KEXINITs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

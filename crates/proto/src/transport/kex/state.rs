@@ -8,9 +8,10 @@ use crypto::hash::Digest;
 use crypto::kex::{Initiator, KexAlgorithm};
 use zeroize::Zeroizing;
 
-use super::derive::{EpochKeys, GroupSizes, RequestedGroup};
+use super::derive::{GroupSizes, RequestedGroup};
 use super::negotiate::Agreement;
 use crate::permits::ConnectionPhase;
+use crate::transport::epoch_keys::EpochKeys;
 use crate::{Error, Millis};
 
 /// State of the current key exchange.

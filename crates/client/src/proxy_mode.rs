@@ -13,10 +13,6 @@ use config::client::ClientOptions;
 use driver::{Driver, DriverError};
 use proto::{Connection, Quirks, TransportConfig};
 
-use super::line::{Line, LineEnd};
-use super::message::{MasterReply, Wish};
-use super::passenger::{PATIENCE, check_owner, greet, pool, refused};
-use super::socket;
 use crate::connect::plain_reason;
 use crate::error::{ClientError, Peer};
 use crate::forward::SessionForwards;
@@ -26,7 +22,11 @@ use crate::login;
 use crate::pipelining::{Caution, LoginStrategy};
 use crate::plan::{Plan, What};
 use crate::session::{AnyLocalEnd, ServerFacts, Session, StdioFlags, Streams};
+use crate::sharing::line::{Line, LineEnd};
+use crate::sharing::message::{MasterReply, Wish};
+use crate::sharing::passenger::{PATIENCE, check_owner, greet, pool, refused};
 use crate::sharing::persist::Leave;
+use crate::sharing::socket;
 use crate::text::one_line;
 
 /// Most bytes that the server may send ahead. A master of Fulmar closes the socket of a passenger that leaves

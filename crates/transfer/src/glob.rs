@@ -4,8 +4,8 @@
 use sftp::Attributes;
 use sftp::attributes::mode;
 
-use super::{joined, names};
 use crate::engine::{EngineError, Transport};
+use crate::plan::{joined, names};
 use crate::remote::{Remote, RemoteError};
 
 /// Maximum number of paths that one pattern matches.

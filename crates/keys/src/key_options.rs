@@ -4,10 +4,49 @@
 use core::fmt;
 
 use crate::address::{AddressPatterns, CidrList};
-use crate::authorized_keys::LineError;
-use crate::error::printable;
+use crate::error::{KeyError, printable};
 use crate::time::{LocalClock, parse_absolute};
 use wire::permissions::{Permission, Permissions, PermitTarget};
+
+/// Why a line is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineError {
+    /// Over the limit, which leaves room for any key with options.
+    TooLong,
+    /// Not valid UTF-8.
+    NotUtf8,
+    /// The line has no key.
+    NoKey,
+    /// The key is invalid.
+    Key(KeyError),
+    /// Unknown option; the name is escaped.
+    UnknownOption(String),
+    /// An option without a required value, with an unexpected or invalid value, or repeated.
+    BadOption {
+        /// Name of the option.
+        name: &'static str,
+        /// Description of the problem.
+        why: &'static str,
+    },
+    /// Unbalanced quotes or misplaced commas.
+    Syntax,
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => f.write_str("line is too long"),
+            Self::NotUtf8 => f.write_str("line is not UTF-8"),
+            Self::NoKey => f.write_str("no key on the line"),
+            Self::Key(error) => write!(f, "{error}"),
+            Self::UnknownOption(name) => write!(f, "unknown key option \"{name}\""),
+            Self::BadOption { name, why } => write!(f, "key option {name}: {why}"),
+            Self::Syntax => f.write_str("key options are malformed (quotes or commas)"),
+        }
+    }
+}
+
+impl std::error::Error for LineError {}
 
 /// Makes [`KeyOptions`], its default and its combination: a row names a field, the value of a line
 /// without the option, and the rule that combines two values.
