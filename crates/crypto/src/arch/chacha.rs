@@ -224,6 +224,11 @@ impl ChaChaKernel {
         }
     }
 
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+    fn choose(_: &CpuFeatures) -> Self {
+        Self::Portable(Portable::new())
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Portable(_) => "aws-lc",

@@ -56,6 +56,12 @@ impl CtrKernel {
         }
     }
 
+    /// Expands a key of 16, 24 or 32 bytes.
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+    pub(crate) fn with_features(key: &[u8], _: &CpuFeatures) -> Result<Self, AwsLcFailed> {
+        AesKey::for_encryption(key).map(Self::Portable)
+    }
+
     /// XORs the key stream that starts at `counter` (128-bit carry) into `data`.
     pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
         match self {

@@ -159,6 +159,11 @@ impl NhKernel {
     fn choose(_: &[u32; MAX_WORDS], _: usize, features: &CpuFeatures) -> Self {
         features.neon.map_or(Self::Portable, Self::Neon)
     }
+
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+    fn choose(_: &[u32; MAX_WORDS], _: usize, _: &CpuFeatures) -> Self {
+        Self::Portable
+    }
 }
 
 /// Adds NH of `data` under `key` to the first `STREAMS` values of `out`. Each stream has four

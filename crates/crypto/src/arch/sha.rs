@@ -416,5 +416,23 @@ mod tiers {
     }
 }
 
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+mod tiers {
+    use super::{CpuFeatures, Tiers};
+
+    impl Tiers<u32, 64> {
+        #[expect(clippy::unused_self, reason = "as on the other architectures")]
+        pub(super) fn add_sha1(&mut self, _: &CpuFeatures) {}
+
+        #[expect(clippy::unused_self, reason = "as on the other architectures")]
+        pub(super) fn add_sha256(&mut self, _: &CpuFeatures) {}
+    }
+
+    impl Tiers<u64, 128> {
+        #[expect(clippy::unused_self, reason = "as on the other architectures")]
+        pub(super) fn add_sha512(&mut self, _: &CpuFeatures) {}
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -66,8 +66,13 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+mod portable;
+
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::*;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+pub use portable::*;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
