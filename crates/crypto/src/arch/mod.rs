@@ -8,6 +8,12 @@
 //! [`Level`] and disables the features above it. On x86-64 `OPENSSL_ia32cap`, which disables CPU
 //! features in aws-lc, disables them for these kernels too.
 
+// What only kernels use, on an architecture that has none.
+#![cfg_attr(
+    not(any(target_arch = "aarch64", target_arch = "x86_64")),
+    allow(dead_code)
+)]
+
 mod aes;
 pub(crate) mod chacha;
 pub(crate) mod ctr;
