@@ -11,9 +11,10 @@
 // What only kernels use, on an architecture that has none.
 #![cfg_attr(
     not(any(target_arch = "aarch64", target_arch = "x86_64")),
-    allow(dead_code)
+    allow(dead_code, unused_variables)
 )]
 
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 mod aes;
 pub(crate) mod chacha;
 pub(crate) mod ctr;
