@@ -221,6 +221,37 @@ fn a_background_job_without_our_pipes_does_not_hold_the_session() {
     });
 }
 
+/// VS Code starts its server so, and finds it again after a lost connection.
+#[test]
+fn a_background_job_outlives_a_client_that_is_killed() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let mut command = site.ssh("");
+        // The end of the input ends the command, but not its job.
+        command
+            .args([HOST, "sleep 600 </dev/null >/dev/null 2>&1 & echo $!; cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut client = Background::start(&mut command).expect("the client");
+        let output = client.0.stdout.take().expect("its output");
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)
+            .expect("a line");
+        let job: u32 = line.trim().parse().expect("its process");
+        let listener = site.running.daemon.pid();
+        drop(client);
+        let gone = until(COMMAND_LIMIT, || {
+            interop::process::descendants(listener).is_empty()
+        });
+        let state = std::fs::read_to_string(format!("/proc/{job}/stat")).unwrap_or_default();
+        kill(job);
+        assert!(gone, "processes of the session are left");
+        let lives = !state.is_empty() && !state.contains(") Z ");
+        assert!(lives, "{state:?}");
+    });
+}
+
 #[test]
 fn a_client_that_is_killed_leaves_no_process_behind() {
     each(|client, server| {

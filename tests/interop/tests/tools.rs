@@ -193,11 +193,14 @@ tools! {
     vim_reads_and_writes_by_netrw = "netrw" Ssh Always ["vim"];
     streams_pass_pipes = "pipes" Ssh Always [];
     winscp_sends_these_requests = "winscp" OwnClient Always ["target/peers-venv/bin/python"];
+    vs_code_reaches_its_server = "vscode" Ssh Always ["bash", "python3"];
+    lima_runs_a_guest = "lima" Ssh Always ["bash", "python3"];
     borg_keeps_archives = "borg" Ssh WholeRun ["borg"];
     duplicity_keeps_volumes = "duplicity" Ssh WholeRun ["duplicity"];
     tmux_is_left_and_entered = "tmux" Ssh WholeRun ["tmux", "script"];
     parallel_runs_jobs = "parallel" Ssh WholeRun ["parallel", "rsync"];
     docker_reaches_a_service = "docker" Ssh WholeRun ["docker", "python3"];
+    buildx_finds_a_builder = "buildx" Ssh WholeRun ["docker", "python3", "target/peers-buildx/docker-buildx"];
     podman_reaches_a_service = "podman" OwnClient WholeRun ["podman", "python3"];
     libvirt_reaches_its_daemon = "virsh" Ssh WholeRun ["virsh", "libvirtd"];
     emacs_edits_by_tramp = "tramp" Ssh WholeRun ["emacs"];
@@ -214,6 +217,7 @@ tools! {
     ssh2_of_npm_is_served = "ssh2" OwnClient WholeRun ["node", "target/peers-node/node_modules/ssh2"];
     jsch_is_served = "jsch" OwnClient WholeRun ["java", "target/peers-java/new"];
     sshj_is_served = "sshj" OwnClient WholeRun ["java", "target/peers-java/new"];
+    russh_is_served = "russh" OwnClient WholeRun ["target/peers-russh/debug/russh-client"];
     apache_mina_is_served = "mina" OwnClient WholeRun ["java", "target/peers-java/new"];
 }
 

@@ -292,6 +292,55 @@ fn a_packet_whose_length_was_changed_ends_the_connection() {
     }
 }
 
+/// A client that has asked for a login, and the server's answer, which is not delivered yet.
+fn with_answer_on_its_way() -> (Pair, Vec<u8>) {
+    let mut pair = Pair::new(config(), config());
+    pair.settle(usize::MAX).unwrap();
+    let client = &mut pair.client;
+    client
+        .connection
+        .auth_password(b"user", sim::PASSWORD)
+        .unwrap();
+    client.transmit();
+    let asked: Vec<u8> = client.wire.drain(..).collect();
+    pair.server.receive(&asked, pair.now).unwrap();
+    pair.answer_server().unwrap();
+    pair.server.transmit();
+    let answer = pair.server.wire.drain(..).collect();
+    (pair, answer)
+}
+
+/// The login's answer with a length that was damaged on its way: its rest never comes.
+#[test]
+fn a_packet_of_the_login_without_its_end_ends_the_connection() {
+    let (mut pair, answer) = with_answer_on_its_way();
+    let client = &mut pair.client;
+    // A server that has not answered yet has no limit.
+    assert_eq!(client.connection.poll_deadline(), None);
+    let start = pair.now;
+    client.receive(&answer[..answer.len() - 1], start).unwrap();
+    for after in [30_000, 60_000] {
+        assert_eq!(client.connection.poll_deadline(), Some(start + after));
+        client.connection.handle_timeout(start + after).unwrap();
+    }
+    let end = client.connection.handle_timeout(start + 90_000);
+    assert!(matches!(end, Err(Error::TimedOut(_))), "{end:?}");
+}
+
+#[test]
+fn a_packet_of_the_login_that_comes_slowly_is_waited_for() {
+    let (mut pair, answer) = with_answer_on_its_way();
+    let client = &mut pair.client;
+    let mut now = pair.now;
+    for byte in &answer {
+        client.receive(&[*byte], now).unwrap();
+        now += 50_000;
+        tick(&mut client.connection, now).unwrap();
+    }
+    assert!(client.connection.is_authenticated());
+    assert_eq!(client.connection.poll_deadline(), None);
+}
+
 /// A pair with a session, and one of its packets that is not delivered to the server yet.
 fn with_data_on_its_way() -> (Pair, Vec<u8>) {
     let mut pair = Pair::new(config(), config());

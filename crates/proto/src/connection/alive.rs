@@ -25,6 +25,10 @@ const UNFINISHED_MS: Millis = 5_000;
 const TAKEN_MS: Millis = 10_000;
 /// Number of answers by which a packet may grow without being completed.
 const MOST_ANSWERS: u32 = 3;
+/// Client: interval between two checks of an unfinished packet before the login is over, milliseconds. Nothing can be asked
+/// then. A server may take long to answer, but not in the middle of a packet: one that has not grown at two
+/// checks in succession ends the connection.
+const UNFINISHED_LOGIN_MS: Millis = 30_000;
 /// Largest size of an answer, bytes; more bytes belong to the packet itself.
 const ANSWER_BYTES: usize = 512;
 
@@ -129,6 +133,29 @@ impl Alive {
     pub(super) fn doubts_at(&self) -> Millis {
         let since = self.doubt.looked.unwrap_or(self.since);
         since.saturating_add(UNFINISHED_MS)
+    }
+
+    /// Time of the next check of an unfinished packet before the login is over.
+    pub(super) fn login_doubts_at(&self) -> Millis {
+        let since = self.doubt.looked.unwrap_or(self.since);
+        since.saturating_add(UNFINISHED_LOGIN_MS)
+    }
+
+    /// Checks an unfinished packet with `bytes` received bytes before the login is over.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if it had the same number of bytes at the last two checks.
+    pub(super) fn doubts_in_login(&mut self, bytes: usize, now: Millis) -> Result<(), Error> {
+        if now < self.login_doubts_at() {
+            return Ok(());
+        }
+        let doubt = &mut self.doubt;
+        let has_grown = bytes > doubt.bytes;
+        if doubt.awaits && !has_grown {
+            return Err(Error::TimedOut("the end of a packet"));
+        }
+        (doubt.looked, doubt.bytes, doubt.awaits) = (Some(now), bytes, !has_grown);
+        Ok(())
     }
 
     /// True if the peer is to be asked now because a packet with `bytes` received bytes is

@@ -31,6 +31,9 @@ impl Connection {
         {
             self.globals.send_keepalive(&mut self.transport)?;
         }
+        if let Some(bytes) = self.unfinished_login_bytes() {
+            self.alive.doubts_in_login(bytes, now)?;
+        }
         let idle = self.channels.check_idle(now);
         self.transport.events.extend(idle);
         if self.asks_at().is_some_and(|at| at <= now) {
@@ -47,10 +50,13 @@ impl Connection {
             _ => None,
         };
         let doubts = self.unfinished_bytes().map(|_| self.alive.doubts_at());
+        let in_login = self.unfinished_login_bytes();
+        let login_doubts = in_login.map(|_| self.alive.login_doubts_at());
         [
             self.transport.deadline(),
             alive,
             doubts,
+            login_doubts,
             self.asks_at(),
             self.channels.idle_deadline(),
         ]
@@ -130,5 +136,15 @@ impl Connection {
     pub(super) fn unfinished_bytes(&self) -> Option<usize> {
         let bytes = self.transport.inbound.unfinished_bytes();
         bytes.filter(|_| self.may_ask())
+    }
+
+    /// Client: received bytes of an unfinished packet between the first keys and the end of the login.
+    fn unfinished_login_bytes(&self) -> Option<usize> {
+        let is_login = matches!(
+            self.stage,
+            ConnectionStage::Service | ConnectionStage::Userauth
+        );
+        let bytes = self.transport.inbound.unfinished_bytes();
+        bytes.filter(|_| is_login && matches!(self.auth, Auth::Client(_)))
     }
 }

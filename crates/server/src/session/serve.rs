@@ -675,9 +675,8 @@ impl<'a> Serve<'a> {
         Ok(())
     }
 
-    /// Ends all channels: hangs up on every command and releases every terminal. A command that
-    /// ignores SIGHUP continues with init as its parent. SFTP threads get `FILES_WAIT` to close
-    /// their files.
+    /// Ends all channels and releases every terminal, which hangs up on its programs. A command that
+    /// goes on has init as its parent. SFTP threads get `FILES_WAIT` to close their files.
     fn hang_up(&mut self) {
         self.forwarding.close(&mut self.driver);
         let files: Vec<_> = self

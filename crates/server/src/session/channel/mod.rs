@@ -421,8 +421,7 @@ impl SessionChannel {
         Ok(true)
     }
 
-    /// Ends the channel at once, because it is unused for too long. The command gets SIGHUP when the
-    /// client has closed the channel, too.
+    /// Ends the channel at once, because it is unused for too long. A terminal hangs up on its programs.
     pub(super) fn expire(&mut self, driver: &mut Driver, context: &Context<'_>) {
         self.unsent.clear();
         self.abort_files(driver);
@@ -457,7 +456,7 @@ impl SessionChannel {
         }
     }
 
-    /// The client has closed the channel. A command that still writes is hung up on; one whose
+    /// The client has closed the channel. A command that still writes finds its pipes closed; one whose
     /// output has ended gets `STATUS_MS` to end, so that its status can be sent.
     pub(super) fn peer_closed(
         &mut self,
@@ -507,7 +506,9 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
-    /// Ends the channel: hangs up on the command and returns a child that still runs.
+    /// Ends the channel and returns a child that still runs. The end of a terminal hangs up on its programs. A command
+    /// without one gets no signal: it sees the ends of its pipes, and what it has started in the background goes on,
+    /// as with OpenSSH (the server of VS Code is such a program).
     pub(super) fn hang_up(mut self, driver: &mut Driver, context: &Context<'_>) -> Option<Orphan> {
         let (whose, id) = (context.whose(), self.id.0);
         context
@@ -522,7 +523,6 @@ impl SessionChannel {
         else {
             return None;
         };
-        let _ = child.signal_group(Signal::HUP);
         Some(Orphan {
             serial: self.serial,
             child,
