@@ -29,7 +29,9 @@ const SECONDS_GOAL: f64 = 3.5;
 const CPU_GOAL: f64 = 1.5;
 /// Goal for the memory of a connection that waits, KiB.
 const CONNECTION_GOAL: f64 = 100.0;
-/// Goal for the growth of the process from the first tenth of [`IN_SEQUENCE`] hosts to the end, percent:
+/// Hosts that have ended at each look at the process: after the first rounds, and on to the last one.
+const LOOKS: [u32; 5] = [2000, 4000, 6000, 8000, IN_SEQUENCE - AT_ONCE];
+/// Goal for the growth of the process from the first of [`LOOKS`] to the last, percent:
 /// what an allocator's holes take differs from run to run.
 const GROWTH_GOAL: f64 = 10.0;
 /// The server's lines: its limits are not what is measured. A run that is ended in the middle of its logins
@@ -251,8 +253,7 @@ fn memory(bench: &Bench, harness: &Harness) -> Vec<BenchGroup> {
         Ok(Sample { value, cpu: None })
     });
     waiting.judge("KiB", waiting.ours(), false, CONNECTION_GOAL);
-    let looks = [IN_SEQUENCE / 10, IN_SEQUENCE - AT_ONCE];
-    let labels = looks.map(|look| format!("after {look} hosts"));
+    let labels = LOOKS.map(|look| format!("after {look} hosts"));
     let growth = group(
         "memory of the process",
         &labels,
@@ -263,7 +264,7 @@ fn memory(bench: &Bench, harness: &Harness) -> Vec<BenchGroup> {
         if index == 0 || seen.is_empty() {
             let run = (IN_SEQUENCE, AT_ONCE);
             let end = (Duration::ZERO, RunEnd::Whole);
-            seen = watched(harness, run, "echo done", &looks, end)?;
+            seen = watched(harness, run, "echo done", &LOOKS, end)?;
         }
         let state = seen.get(index).ok_or("no such look")?;
         let value = in_kib(state.kib);
@@ -277,7 +278,8 @@ fn memory(bench: &Bench, harness: &Harness) -> Vec<BenchGroup> {
         "descriptors and threads at these times: {}",
         counts.join("; ")
     ));
-    if let [Some(early), Some(late)] = [0, 1].map(|index| growth.entries.get(index)?.median()) {
+    let ends = [growth.entries.first(), growth.entries.last()];
+    if let [Some(early), Some(late)] = ends.map(|entry| entry?.median()) {
         let percent = (late / early - 1.0) * 100.0;
         growth.judge("growth in %", Some(percent), false, GROWTH_GOAL);
         growth

@@ -95,7 +95,9 @@ fn agree(line: &mut Line, deadline: Instant) -> Result<(), LineEnd> {
     }
 }
 
-/// `-O proxy`: carries out the plan on the connection of the master that the options name.
+/// `-O proxy`: carries out the plan on the connection of the master that the options name. Not inlined, like
+/// [`ride`]: a process that logs in waits without the stack of either.
+#[inline(never)]
 pub(crate) fn run(
     options: &ClientOptions,
     plan: &Plan,
@@ -130,6 +132,7 @@ pub(crate) fn run(
 /// A program that is the local end of its session (`scp`, `sftp`) uses the connection of the first
 /// master of the ControlPath that has room; `None` if there is none, or if it does not share: then the
 /// program logs in.
+#[inline(never)]
 pub(crate) fn ride(
     options: &ClientOptions,
     plan: &Plan,

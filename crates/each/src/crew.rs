@@ -1,6 +1,9 @@
 //! Works through the hosts: a thread for each host at work, which runs its connection as `ssh` does, and
 //! the main thread, which keeps the time limits, the progress and the signals.
 //!
+//! A host's thread ends with its host and starts the next one's: the C library keeps freed memory for each thread
+//! (glibc's tcache), which would grow with the number of hosts.
+//!
 //! A thread that finds no free descriptor or memory gives its host back and ends, so that fewer work at
 //! once; only the last one reports that.
 
@@ -79,8 +82,8 @@ struct Crew<W> {
 }
 
 impl<W: HostWork> Crew<W> {
-    /// Works on hosts until there are none left or this thread leaves the crew.
-    fn serve(&self) {
+    /// Works on a host, and on further ones only as long as no thread can be started for them.
+    fn serve(self: &Arc<Self>) {
         while let Some(host) = self.next_host() {
             let control = match Control::new() {
                 Ok(control) => Arc::new(control),
@@ -111,7 +114,24 @@ impl<W: HostWork> Crew<W> {
                     locked(&self.queue).push_front(host);
                 }
             }
+            if !locked(&self.queue).is_empty() && self.start_thread().is_ok() {
+                return;
+            }
         }
+    }
+
+    /// Starts a thread, which is counted by its starter.
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let own = Arc::clone(self);
+        let builder = thread::Builder::new().name("host".to_owned());
+        let spawned = builder.stack_size(STACK_BYTES).spawn(move || {
+            // The run goes on without a thread that panics.
+            let served = std::panic::catch_unwind(AssertUnwindSafe(|| own.serve()));
+            if served.is_err() {
+                own.leaves();
+            }
+        });
+        spawned.map(drop)
     }
 
     /// The next host for this thread; without one the thread has left the crew. Both under the lock of
@@ -271,16 +291,7 @@ fn begin<W: HostWork>(crew: &Arc<Crew<W>>, count: usize) -> io::Result<()> {
     let _blocked = signals::Blocked::new(&ENDING)?;
     for index in 0..count {
         crew.threads.fetch_add(1, Ordering::Relaxed);
-        let own = Arc::clone(crew);
-        let builder = thread::Builder::new().name("host".to_owned());
-        let spawned = builder.stack_size(STACK_BYTES).spawn(move || {
-            // The run goes on without a thread that panics.
-            let served = std::panic::catch_unwind(AssertUnwindSafe(|| own.serve()));
-            if served.is_err() {
-                own.leaves();
-            }
-        });
-        if let Err(error) = spawned {
+        if let Err(error) = crew.start_thread() {
             crew.threads.fetch_sub(1, Ordering::Relaxed);
             return if index == 0 { Err(error) } else { Ok(()) };
         }
@@ -399,21 +410,57 @@ mod tests {
         assert!(!trimmer.is_trimmed);
     }
 
+    /// Notes the thread of each host.
+    #[derive(Default)]
+    struct Threads(Mutex<Vec<thread::ThreadId>>);
+
+    impl HostWork for Arc<Threads> {
+        fn work(&self, _: usize, _: &Arc<Control>, _: bool) -> Result<HostOutcome, ()> {
+            locked(&self.0).push(thread::current().id());
+            Ok(HostOutcome::exit(0))
+        }
+
+        fn end(&self) {}
+    }
+
+    #[test]
+    fn each_host_has_a_thread_of_its_own() {
+        const HOSTS: usize = 20;
+        let threads = Arc::new(Threads::default());
+        let crew = crew_of(Arc::clone(&threads), HOSTS);
+        begin(&crew, 2).unwrap();
+        while crew.threads.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+        let seen = locked(&threads.0);
+        let mut distinct: Vec<_> = Vec::new();
+        for thread in seen.iter() {
+            if !distinct.contains(thread) {
+                distinct.push(*thread);
+            }
+        }
+        assert_eq!((seen.len(), distinct.len()), (HOSTS, HOSTS));
+    }
+
+    fn crew_of<W: HostWork>(work: W, hosts: usize) -> Arc<Crew<W>> {
+        Arc::new(Crew {
+            work,
+            queue: Mutex::new((0..hosts).collect()),
+            at_work: Mutex::default(),
+            outcomes: Mutex::new(vec![None; hosts]),
+            done: AtomicUsize::new(0),
+            failed: AtomicUsize::new(0),
+            threads: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+            wake: EventFd::new().unwrap(),
+        })
+    }
+
     #[test]
     fn a_host_that_is_given_back_gets_its_turn() {
         const HOSTS: usize = 3;
         for _ in 0..500 {
-            let crew = Arc::new(Crew {
-                work: Crowded,
-                queue: Mutex::new((0..HOSTS).collect()),
-                at_work: Mutex::default(),
-                outcomes: Mutex::new(vec![None; HOSTS]),
-                done: AtomicUsize::new(0),
-                failed: AtomicUsize::new(0),
-                threads: AtomicUsize::new(0),
-                is_over: AtomicBool::new(false),
-                wake: EventFd::new().unwrap(),
-            });
+            let crew = crew_of(Crowded, HOSTS);
             begin(&crew, HOSTS).unwrap();
             while crew.threads.load(Ordering::Relaxed) > 0 {
                 thread::yield_now();

@@ -17,6 +17,8 @@ use crate::sharing::master::Master;
 use crate::text::one_line;
 
 impl Session<'_> {
+    /// Not inlined: the loop that waits has none of its stack.
+    #[inline(never)]
     pub(super) fn handle(&mut self, notice: Notice) -> Result<Next, ClientError> {
         let notice = match &mut self.forwards {
             Some(forwards) => match forwards.handle(notice, self.driver)? {

@@ -393,6 +393,8 @@ impl<'c> Session<'c> {
 
     // ---- opening --------------------------------------------------------------------------
 
+    /// Not inlined: the loop that waits has none of its stack.
+    #[inline(never)]
     fn open(&mut self) -> Result<(), ClientError> {
         let early = self.startup.take_living(self.driver.connection());
         let Some((kind, fields)) = early::channel_type(&self.plan.what) else {

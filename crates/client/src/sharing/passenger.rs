@@ -488,6 +488,8 @@ struct Passenger<'p> {
 #[derive(Default)]
 struct Journey {
     status: Option<u32>,
+    /// A signal has ended this process's wait.
+    is_interrupted: bool,
     raw: Option<RawMode>,
 }
 
@@ -522,6 +524,8 @@ impl Passenger<'_> {
                 "Shared connection to {} closed.\r\n",
                 one_line(&options.hostname)
             ));
+        } else if plan.pty.is_none() && journey.is_lost(&plan.what) {
+            error!("the master ended the session without an exit status");
         }
         Ok(Ride::Arrived(journey.exit_code(&plan.what)))
     }
@@ -643,6 +647,7 @@ impl Passenger<'_> {
                     signal => {
                         debug2!("Exiting on signal: {}", signal.as_raw());
                         journey.status = None;
+                        journey.is_interrupted = true;
                         return Ok(());
                     }
                 }
@@ -700,14 +705,17 @@ impl Journey {
         Ok(())
     }
 
+    /// True if the command's end is not known: the master has ended, or the session without a status.
+    fn is_lost(&self, what: &What) -> bool {
+        let has_command = !matches!(what, What::Nothing | What::Forward(_));
+        has_command && self.status.is_none() && !self.is_interrupted
+    }
+
     fn exit_code(&self, what: &What) -> i32 {
         match (self.status, what) {
             (Some(status), _) => i32::try_from(status).unwrap_or(FAILURE),
             (None, What::Forward(_)) => 0,
-            (None, _) => {
-                debug2!("Control master terminated unexpectedly");
-                FAILURE
-            }
+            (None, _) => FAILURE,
         }
     }
 }

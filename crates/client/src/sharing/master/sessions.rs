@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use config::pattern;
 use driver::forward::ForwardTarget;
@@ -485,6 +486,13 @@ impl Master {
                 let text = format!("{name} request failed on channel {}\r\n", channel.0);
                 session.tell(&text);
                 error!("{}", text.trim_end());
+                // A session without a terminal has its standard error only there; a full pipe loses the text.
+                if session.errors.is_none()
+                    && let Some(errors) = driver.detach_sink(channel, Stream::Stderr)
+                    && sys::io::wait_writable(&errors, Some(Duration::ZERO)).unwrap_or(false)
+                {
+                    let _ = sys::io::write(&errors, text.as_bytes());
+                }
                 self.drop_session(channel, driver);
             }
             _ => {}
