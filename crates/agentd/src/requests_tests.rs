@@ -77,3 +77,29 @@ fn a_question_names_no_host_to_which_another_session_is_bound() {
     assert!(other.contains("to an unknown host."), "{other}");
     assert!(!other.contains(&name), "{other}");
 }
+
+/// OpenSSH's agent, too, limits the signatures of keys of the type XMSS only, which nobody builds it with
+/// (`sshkey_enable_maxsign`, sshkey.c of 9.2), and refuses the constraint for others. So there is no
+/// count that a signature which reaches nobody could use up.
+#[test]
+fn a_number_of_signatures_is_refused_for_every_key() {
+    let key = PrivateKey::from_ed25519_seed(&[3; 32]);
+    let agent = agent_with(&key);
+    let added = |max_signatures| {
+        let request = AddRequest {
+            key: HeldKey {
+                key: PrivateKey::from_ed25519_seed(&[4; 32]),
+                certificate: None,
+            },
+            comment: "new".into(),
+            constraints: Constraints {
+                max_signatures,
+                ..Constraints::default()
+            },
+        };
+        agent.may_add(&Bindings::default(), &request)
+    };
+    assert_eq!(added(None), Ok(()));
+    let refused = "a number of signatures can be limited for stateful keys only";
+    assert_eq!(added(Some(1)), Err(refused.to_owned()));
+}

@@ -53,7 +53,7 @@ pub const MAX_READER_MESSAGE_BYTES: usize = 64 * 1024;
 /// The answer to a request for metrics that no reader can take, by the listener or a full reader
 /// (RFC 9110 §15.6.4). A reader gives up requests that are not whole after five seconds.
 pub const METRICS_REFUSAL: &[u8] = b"HTTP/1.0 503 Service Unavailable\r\n\
-    Content-Type: text/plain\r\nRetry-After: 5\r\nConnection: close\r\n\r\n\
+    Content-Type: text/plain\r\nContent-Length: 66\r\nRetry-After: 5\r\nConnection: close\r\n\r\n\
     too many requests for metrics at once; ask again in a few seconds\n";
 
 /// Recorder: the pipe from the session process.
@@ -150,5 +150,18 @@ impl ConnectionNews {
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|news| news.byte() == byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::METRICS_REFUSAL;
+
+    #[test]
+    fn the_refusal_tells_its_length() {
+        let text = str::from_utf8(METRICS_REFUSAL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let length = format!("Content-Length: {}", body.len());
+        assert!(head.lines().any(|line| line == length), "{head}");
     }
 }

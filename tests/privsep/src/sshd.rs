@@ -242,6 +242,16 @@ impl Sshd {
         fs::write(&self.config, text).expect("the configuration");
     }
 
+    /// What `sshd -t` says about the configuration.
+    ///
+    /// # Panics
+    /// If it hangs.
+    #[must_use]
+    pub fn test_configuration(&self) -> Outcome {
+        let mut command = Command::new(binary());
+        finish(command.args(["sshd", "-t", "-f"]).arg(&self.config))
+    }
+
     /// OpenSSH's client for `user` with the private key in `key`; the caller adds options, the
     /// address and the command.
     ///

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -183,14 +183,18 @@ fn the_parsers_of_prometheus_read_both_texts() {
     let script = "import sys\n\
                   from prometheus_client.openmetrics.parser import text_string_to_metric_families\n\
                   print(len(list(text_string_to_metric_families(sys.stdin.read()))))\n";
-    let has_library = Command::new("python3")
-        .args(["-c", "import prometheus_client"])
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if has_library {
+    // The system's Python, which has Debian's packages, need not be the first one.
+    let has_library = |python: &&str| {
+        Command::new(python)
+            .args(["-c", "import prometheus_client"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let pythons = ["python3", "/usr/bin/python3"];
+    if let Some(python) = pythons.into_iter().find(has_library) {
         let text = measured.text();
-        let mut command = Command::new("python3");
+        let mut command = Command::new(python);
         command.args(["-c", script]);
         let outcome = run(&mut command, Input::Bytes(text.as_bytes()), LIMIT).expect("python3");
         assert_eq!(outcome.stdout.text().trim(), "11", "{}", outcome.summary());
@@ -282,6 +286,11 @@ fn a_reader_that_takes_nothing_is_no_reason_for_silence() {
     reader.signal(Signal::CONT).expect("a signal to it");
     let refused = String::from_utf8_lossy(&refused);
     assert!(refused.starts_with("HTTP/1.0 503 "), "{refused:?}");
+    let (head, body) = refused.split_once("\r\n\r\n").expect("a head");
+    // More than one may have been refused in the last turn.
+    let body = body.split("HTTP/1.0 503 ").next().unwrap_or_default();
+    let length = format!("\r\nContent-Length: {}\r\n", body.len());
+    assert!(head.contains(&length), "{refused:?}");
     // It answers the others first.
     let is_served = || {
         let mut stream = measured.connection();
@@ -329,6 +338,39 @@ fn without_descriptors_the_listener_waits() {
     let mut answer = String::new();
     waiting.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
+    // It has failed more than five times, and the log has a line for each minute.
+    let log = measured.server.daemon.log();
+    let lines = log.matches("MetricsListen: accept: ").count();
+    assert!(lines <= 2, "{log}");
+}
+
+#[test]
+fn a_place_is_taken_when_it_is_free_without_a_reload() {
+    if !possible("a place for metrics that another server has") {
+        return;
+    }
+    let folder = Scratch::new();
+    let path = folder.join("metrics.sock");
+    let other = UnixListener::bind(&path).expect("a socket");
+    let line = format!("MetricsListen {}", path.display());
+    let server = Sshd::start(Config::new(&line));
+    server.logs("another server may be listening there");
+    let is_served = || {
+        let Ok(mut stream) = UnixStream::connect(&path) else {
+            return false;
+        };
+        let _ = stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer.starts_with(b"HTTP/1.0 200 ")
+    };
+    drop(other);
+    assert!(until(LIMIT, is_served), "{}", server.daemon.log());
+    server.logs("metrics.sock: listening");
+    // Nor is one needed when its file was removed.
+    fs::remove_file(&path).expect("its end");
+    assert!(until(LIMIT, is_served), "{}", server.daemon.log());
+    server.logs("metrics.sock: the socket's file has gone");
 }
 
 #[test]

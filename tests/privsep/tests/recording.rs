@@ -317,6 +317,14 @@ fn without_a_place_for_the_recording_there_is_no_terminal() {
         fs::set_permissions(&recordings.0, mode).expect("its mode");
     };
     let server = Sshd::start(Config::new(&recordings.line()));
+    // The test of a configuration says it beforehand.
+    let is_warned_of = |why: &str| {
+        let outcome = server.test_configuration();
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        let text = outcome.stderr.text();
+        let mut lines = text.lines().filter(|line| line.contains("RecordTerminals"));
+        lines.any(|line| line.contains(why))
+    };
     // OpenSSH's client ends if it was told to insist on a terminal.
     let has_terminal = |server: &Sshd| {
         let outcome = finish(&mut at_terminal(server, &guest, &key, "tty"));
@@ -330,15 +338,20 @@ fn without_a_place_for_the_recording_there_is_no_terminal() {
     open_to_all(0o755);
     assert!(!has_terminal(&server));
     server.logs("must be for root only (chmod 700)");
+    assert!(is_warned_of("must be for root only (chmod 700)"));
     server.lets_in(&guest.name, &key);
     open_to_all(0o700);
     assert!(has_terminal(&server));
+    assert!(!is_warned_of(""));
     fs::remove_dir_all(&recordings.0).expect("its end");
     assert!(!has_terminal(&server));
     server.logs(&format!(
         "no terminal for {}: RecordTerminals: /var/lib/",
         guest.name
     ));
+    let in_a_block = format!("Match User nobody\n{}", recordings.line());
+    server.rewrite(Config::blocks(&in_a_block));
+    assert!(is_warned_of("No such file or directory"));
     let theirs = Sshd::start_as(&guest, &recordings.line());
     assert!(!has_terminal(&theirs));
     theirs.logs("RecordTerminals needs a server that was started as root");

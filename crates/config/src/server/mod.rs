@@ -13,6 +13,7 @@ pub(crate) mod matching;
 pub(crate) mod options;
 pub(crate) mod table;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub use crate::penalties::{MaxStartups, PenaltyOverflow, PerSourcePenalties};
@@ -117,6 +118,16 @@ impl ServerConfig {
         self.sections
             .iter()
             .any(|section| !section.conditions.is_empty())
+    }
+
+    /// The directories of RecordTerminals, those of Match blocks included, each once and in the order of
+    /// their names.
+    pub fn recording_directories(&self) -> BTreeSet<String> {
+        self.sections
+            .iter()
+            .map(|section| self.where_conditions_are(&section.conditions))
+            .filter_map(|options| options.session.record_terminals)
+            .collect()
     }
 
     /// Warnings about settings that are accepted but not carried out, each with file and line.

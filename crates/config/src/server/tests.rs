@@ -762,3 +762,15 @@ fn the_old_second_file_of_keys_is_passed_over() {
         load("\n").global().user_keys.authorized_keys_files
     );
 }
+
+#[test]
+fn directories_of_recordings_are_those_of_all_blocks() {
+    let directories =
+        |text: &str| -> Vec<String> { load(text).recording_directories().into_iter().collect() };
+    assert_eq!(directories("Port 22"), [""; 0]);
+    let text = "RecordTerminals /b\n\
+                Match User ann\nRecordTerminals none\n\
+                Match User ben,cid\nRecordTerminals /a\n\
+                Match Group staff\nRecordTerminals /b\nPermitTTY no\n";
+    assert_eq!(directories(text), ["/a", "/b"]);
+}

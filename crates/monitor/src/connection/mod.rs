@@ -20,7 +20,7 @@ mod pam;
 mod password;
 mod publickey;
 mod rate;
-mod recording;
+pub(crate) mod recording;
 mod reports;
 mod selinux;
 mod session;

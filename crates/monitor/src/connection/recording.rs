@@ -116,7 +116,7 @@ impl Recorder {
 }
 
 /// The directory without symbolic links, if only root can reach the recordings there.
-fn checked_directory(directory: &Path) -> Result<PathBuf, String> {
+pub(crate) fn checked_directory(directory: &Path) -> Result<PathBuf, String> {
     let shown = directory.display();
     let real = std::fs::canonicalize(directory).map_err(|error| format!("{shown}: {error}"))?;
     let directory = real.as_path();

@@ -32,6 +32,7 @@ use privsep::{LogLevel, Secret};
 use sys::process::SelfExe;
 use sys::signals::{Signal, SignalFd};
 
+use crate::connection::recording;
 use crate::log::{self, Log};
 use accelerate::Trial;
 use args::{Args, ListenerMode};
@@ -243,6 +244,16 @@ fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Lis
         log.info(
             "PerSourcePenalties is on: an address whose logins fail is refused for a while, good logins too",
         );
+    }
+    if args.mode == ListenerMode::Test {
+        // Whoever is recorded gets no terminal there; others are served, so that the test succeeds.
+        for directory in config.recording_directories() {
+            if let Err(why) = recording::checked_directory(Path::new(&directory)) {
+                log.error(&format!(
+                    "RecordTerminals: {why}: recorded users will get no terminal"
+                ));
+            }
+        }
     }
     if args.mode == ListenerMode::Test && is_openssh_s(args) {
         let machine = migrate::Machine::at(Path::new("/"));

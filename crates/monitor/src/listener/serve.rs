@@ -3,6 +3,7 @@
 //! each monitor's news. One thread with epoll; the loop waits for no child, except for the only
 //! session of `-d`.
 
+mod accept_failures;
 mod admission;
 mod greeted;
 mod measure;
@@ -30,6 +31,7 @@ use super::preforked::PreforkedMonitors;
 use super::sockets::Socket;
 use super::startups::{StartupRules, Startups};
 use crate::log::Log;
+use accept_failures::AcceptFailures;
 use greeted::Greeted;
 use measure::Measured;
 use proxied::Proxied;
@@ -112,6 +114,8 @@ pub(crate) struct Listener<'log> {
     paused_until_ms: Option<u64>,
     /// Monotonic milliseconds when throttling began, and the number of connections refused since.
     throttled: Option<(u64, u64)>,
+    /// Failures of `accept` for clients.
+    accept_failures: AcceptFailures,
     /// `-d`: serve one connection, then end.
     only_one: bool,
 }
@@ -149,6 +153,7 @@ impl<'log> Listener<'log> {
             candidate: None,
             paused_until_ms: None,
             throttled: None,
+            accept_failures: AcceptFailures::default(),
             only_one,
         };
         listener.watch_sockets(Interest::READABLE)?;

@@ -26,13 +26,107 @@ const SOCKET_MASK: u32 = 0o111;
 const FILE_MODE: u32 = 0o644;
 /// Time between two writes of the file.
 const FILE_INTERVAL_MS: u64 = 15_000;
+/// Time between two checks that the socket of MetricsListen is open and its file in place.
+const CHECK_INTERVAL_MS: u64 = 5_000;
 
-/// The socket of MetricsListen. Its file is removed when it is dropped.
+/// MetricsListen of the configuration in force, whether its socket is open or not.
+///
+/// Of two servers that start at the same moment with one path, both may find the socket of a server that
+/// has ended, and one may remove the new socket of the other. [`MetricsListener::check`] finds that, and
+/// whatever else has removed the file, such as a cleaner of temporary files.
+#[derive(Debug)]
+pub(super) struct MetricsListener {
+    /// The value of MetricsListen.
+    place: String,
+    socket: Option<MetricsSocket>,
+    /// Why the socket could not be opened, as it was logged.
+    failure: Option<String>,
+    /// Monotonic milliseconds of the next check; `None` if there is nothing to check.
+    check_due_ms: Option<u64>,
+}
+
+impl MetricsListener {
+    /// What a (new) configuration asks for: `old`, if it is at the same place.
+    pub(super) fn of(
+        logging: &LoggingOptions,
+        old: Option<Self>,
+        now_ms: u64,
+        log: &Log,
+    ) -> Option<Self> {
+        let place = &logging.metrics_listen;
+        if place.is_empty() {
+            return None;
+        }
+        let same = old.filter(|old| old.place == *place);
+        let mut listener = same.unwrap_or_else(|| Self {
+            place: place.clone(),
+            socket: None,
+            failure: None,
+            check_due_ms: None,
+        });
+        // A reload tells again what is wrong.
+        listener.failure = None;
+        listener.check(now_ms, log);
+        Some(listener)
+    }
+
+    /// The socket, if it is open.
+    pub(super) fn socket(&self) -> Option<&MetricsSocket> {
+        self.socket.as_ref()
+    }
+
+    /// Monotonic milliseconds of the next [`MetricsListener::check`]; `None` if none is needed.
+    pub(super) fn check_due_ms(&self) -> Option<u64> {
+        self.check_due_ms
+    }
+
+    /// True if somebody can connect: the socket is open, and its file is in place.
+    fn is_reachable(&self) -> bool {
+        self.socket
+            .as_ref()
+            .is_some_and(MetricsSocket::is_reachable)
+    }
+
+    /// Opens the socket if nobody can connect; returns true if it is a new one. A failure is logged, the
+    /// same one once: logins matter more than metrics.
+    pub(super) fn check(&mut self, now_ms: u64, log: &Log) -> bool {
+        let place = &self.place;
+        let mut is_new = false;
+        if !self.is_reachable() {
+            if self.socket.take().is_some() {
+                log.info(&format!(
+                    "MetricsListen {place}: the socket's file has gone"
+                ));
+            }
+            match MetricsSocket::open(place) {
+                Ok(socket) => {
+                    self.socket = Some(socket);
+                    is_new = true;
+                    if self.failure.take().is_some() {
+                        log.info(&format!("MetricsListen {place}: listening"));
+                    }
+                }
+                Err(error) => {
+                    let why = error.to_string();
+                    if self.failure.as_ref() != Some(&why) {
+                        log.error(&format!("MetricsListen {place}: {why}"));
+                    }
+                    self.failure = Some(why);
+                }
+            }
+        }
+        // Nobody can take the place of a socket with an address.
+        let is_safe = |socket: &MetricsSocket| socket.file.is_none();
+        let needs_check = !self.socket.as_ref().is_some_and(is_safe);
+        self.check_due_ms = needs_check.then(|| now_ms.saturating_add(CHECK_INTERVAL_MS));
+        is_new
+    }
+}
+
+/// The open socket of MetricsListen. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct MetricsSocket {
     fd: OwnedFd,
-    /// The value of MetricsListen.
-    place: String,
     /// The file of a local socket.
     file: Option<SocketFile>,
 }
@@ -46,15 +140,11 @@ impl MetricsSocket {
         let (fd, file) = match place.parse::<SocketAddr>() {
             Ok(address) => (sys::socket::listen(address, BACKLOG, true, true)?, None),
             Err(_) => {
-                let path = Path::new(place);
-                (listen_at(path)?, Some(SocketFile::at(path)?))
+                let (fd, file) = listen_at(Path::new(place))?;
+                (fd, Some(file))
             }
         };
-        Ok(Self {
-            fd,
-            place: place.to_owned(),
-            file,
-        })
+        Ok(Self { fd, file })
     }
 
     /// True unless a local socket's file has been removed or replaced.
@@ -83,22 +173,37 @@ impl MetricsSocket {
 }
 
 /// Listens at `path`. The socket of a server that has ended is replaced; one at which somebody
-/// listens stays, as does a file that is no socket.
-fn listen_at(path: &Path) -> io::Result<OwnedFd> {
-    let listen = || sys::socket::listen_unix(path, BACKLOG, SOCKET_MASK);
-    match listen() {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+/// listens stays, as does a file that is no socket, or somebody else's.
+fn listen_at(path: &Path) -> io::Result<(OwnedFd, SocketFile)> {
+    // The socket gets its path when it listens already, so that no other server takes it for one
+    // that is abandoned, and its file is known before another server can replace it.
+    let number = u32::from_be_bytes(crypto::random::bytes());
+    let first_path = path.with_file_name(format!(".{number:08x}"));
+    let fd = sys::socket::listen_unix(&first_path, BACKLOG, SOCKET_MASK)?;
+    let file = std::fs::symlink_metadata(&first_path).map(|found| SocketFile::new(path, &found));
+    let linked = link_socket(&first_path, path);
+    let _ = std::fs::remove_file(&first_path);
+    linked.and(file).map(|file| (fd, file))
+}
+
+/// Gives the socket at `first_path` the name `path`, too, which a server that has ended may have left.
+fn link_socket(first_path: &Path, path: &Path) -> io::Result<()> {
+    let link = || std::fs::hard_link(first_path, path);
+    match link() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // Another server may be here at the same moment: only the file that was looked at goes.
+            let found = SocketFile::at(path)?;
             if !sys::socket::is_abandoned(path) {
                 return Err(io::Error::other(
                     "another server may be listening there; each server needs a path of its own",
                 ));
             }
-            match sys::socket::unlink_own_socket(path)? {
-                true => listen(),
-                false => Err(error),
+            if found.is_in_place() && !sys::socket::unlink_own_socket(path)? {
+                return Err(error);
             }
+            link()
         }
-        listening => listening,
+        linked => linked,
     }
 }
 
@@ -148,29 +253,6 @@ impl Drop for MetricsFile {
     }
 }
 
-/// The socket at which metrics are served after a (new) configuration: `old`, if it is at the same
-/// place. A socket that cannot be opened is logged: logins matter more.
-pub(super) fn socket_of(
-    logging: &LoggingOptions,
-    old: Option<MetricsSocket>,
-    log: &Log,
-) -> Option<MetricsSocket> {
-    let place = &logging.metrics_listen;
-    if place.is_empty() {
-        return None;
-    }
-    if let Some(old) = old.filter(|old| old.place == *place && old.is_reachable()) {
-        return Some(old);
-    }
-    match MetricsSocket::open(place) {
-        Ok(socket) => Some(socket),
-        Err(error) => {
-            log.error(&format!("MetricsListen {place}: {error}"));
-            None
-        }
-    }
-}
-
 /// The file to which metrics are written, from now on.
 pub(super) fn file_of(
     logging: &LoggingOptions,
@@ -190,6 +272,7 @@ pub(super) fn file_of(
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::{UnixListener, UnixStream};
 
     use privsep::LogLevel;
@@ -197,52 +280,137 @@ mod tests {
     use super::*;
     use crate::test_support::{TempDir, options};
 
+    /// A listener for MetricsListen with this path.
+    fn listener_at(path: &Path, log: &Log) -> MetricsListener {
+        let logging = options(&format!("MetricsListen {}", path.display())).logging;
+        MetricsListener::of(&logging, None, 0, log).unwrap()
+    }
+
+    /// True if a client of `path` reaches the socket of `listener`.
+    fn serves(listener: &MetricsListener, path: &Path) -> bool {
+        let _client = UnixStream::connect(path).unwrap();
+        listener.socket().unwrap().accept().unwrap().is_some()
+    }
+
     #[test]
     fn a_socket_stays_over_a_reload_and_its_file_goes_with_it() {
         let log = Log::to_memory(LogLevel::Info);
         let directory = TempDir::new();
         let path = directory.path().join("metrics");
         let logging = options(&format!("MetricsListen {}", path.display())).logging;
-        let first = socket_of(&logging, None, &log).unwrap();
-        let number = std::os::fd::AsRawFd::as_raw_fd(&first.fd);
-        let second = socket_of(&logging, Some(first), &log).unwrap();
-        assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&second.fd), number);
-        assert!(second.accept().unwrap().is_none());
-        let client = UnixStream::connect(&path).unwrap();
-        assert!(second.accept().unwrap().is_some());
-        drop((client, second));
+        let number = |listener: &MetricsListener| listener.socket().unwrap().fd().as_raw_fd();
+        let first = MetricsListener::of(&logging, None, 0, &log).unwrap();
+        let before = number(&first);
+        let second = MetricsListener::of(&logging, Some(first), 1, &log).unwrap();
+        assert_eq!(number(&second), before);
+        assert!(second.socket().unwrap().accept().unwrap().is_none());
+        assert!(serves(&second, &path));
+        drop(second);
         assert!(!path.exists());
-        assert!(socket_of(&options("").logging, None, &log).is_none());
+        assert!(MetricsListener::of(&options("").logging, None, 2, &log).is_none());
         assert_eq!(log.lines(), Vec::<String>::new());
     }
 
     #[test]
-    fn only_the_socket_of_a_server_that_has_ended_is_replaced() {
+    fn a_server_waits_for_the_place_that_another_one_has() {
         let log = Log::to_memory(LogLevel::Info);
         let directory = TempDir::new();
         let path = directory.path().join("metrics");
-        let logging = options(&format!("MetricsListen {}", path.display())).logging;
         // Its file stays when it is closed, as that of a server that has been killed.
-        let killed = UnixListener::bind(&path).unwrap();
-        assert!(socket_of(&logging, None, &log).is_none());
+        let other = UnixListener::bind(&path).unwrap();
+        let mut waiting = listener_at(&path, &log);
+        let place = format!("MetricsListen {}", path.display());
         let said = format!(
-            "error: MetricsListen {}: another server may be listening there; each server needs a path of its own",
-            path.display()
+            "error: {place}: another server may be listening there; each server needs a path of its own"
         );
+        assert!(waiting.socket().is_none());
         assert_eq!(log.lines(), [said.as_str()]);
-        drop(killed);
-        let serving = socket_of(&logging, None, &log).unwrap();
-        let client = UnixStream::connect(&path).unwrap();
-        assert!(serving.accept().unwrap().is_some());
-        // A second server neither takes it nor removes it.
-        assert!(socket_of(&logging, None, &log).is_none());
+        assert_eq!(waiting.check_due_ms(), Some(CHECK_INTERVAL_MS));
+        // The same failure is no news; a reload tells it again.
+        waiting.check(CHECK_INTERVAL_MS, &log);
+        assert_eq!(log.lines().len(), 1);
+        let logging = options(&place).logging;
+        let mut waiting = MetricsListener::of(&logging, Some(waiting), 6_000, &log).unwrap();
         assert_eq!(log.lines(), [said.as_str(), &said]);
+        drop(other);
+        waiting.check(11_000, &log);
+        assert!(serves(&waiting, &path));
+        assert_eq!(log.lines()[2..], [format!("{place}: listening")]);
+        // A further server neither takes it nor removes it.
+        drop(listener_at(&path, &log));
+        assert_eq!(log.lines()[3..], [said]);
         // The question whether somebody listens was a connection.
-        assert!(serving.accept().unwrap().is_some());
-        drop(client);
-        let client = UnixStream::connect(&path).unwrap();
-        assert!(serving.accept().unwrap().is_some());
-        drop(client);
+        assert!(waiting.socket().unwrap().accept().unwrap().is_some());
+        assert!(serves(&waiting, &path));
+    }
+
+    #[test]
+    fn a_server_whose_file_was_taken_notices_it_and_gets_it_back() {
+        let log = Log::to_memory(LogLevel::Info);
+        let directory = TempDir::new();
+        let path = directory.path().join("metrics");
+        let mut first = listener_at(&path, &log);
+        // As if both had found the file of a server that has ended.
+        std::fs::remove_file(&path).unwrap();
+        let second = listener_at(&path, &log);
+        assert!(!first.is_reachable() && second.is_reachable());
+        assert!(!first.check(CHECK_INTERVAL_MS, &log));
+        assert!(first.socket().is_none());
+        let lines = log.lines();
+        assert!(
+            lines[0].ends_with(": the socket's file has gone"),
+            "{lines:?}"
+        );
+        assert!(lines[1].contains("another server may be"), "{lines:?}");
+        // The first one has not removed it.
+        assert!(second.socket().unwrap().accept().unwrap().is_some());
+        assert!(serves(&second, &path));
+        drop(second);
+        assert!(first.check(2 * CHECK_INTERVAL_MS, &log));
+        assert!(serves(&first, &path));
+    }
+
+    #[test]
+    fn of_servers_that_start_at_once_one_serves_in_the_end() {
+        let directory = TempDir::new();
+        let path = directory.path().join("metrics");
+        for _ in 0..20 {
+            drop(UnixListener::bind(&path).unwrap());
+            let barrier = std::sync::Barrier::new(4);
+            let start = || {
+                let log = Log::to_memory(LogLevel::Info);
+                barrier.wait();
+                listener_at(&path, &log)
+            };
+            let mut all: Vec<MetricsListener> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
+                let ends = threads.into_iter().map(|thread| thread.join().unwrap());
+                ends.collect()
+            });
+            let log = Log::to_memory(LogLevel::Info);
+            for listener in &mut all {
+                listener.check(CHECK_INTERVAL_MS, &log);
+            }
+            let open: Vec<_> = all.iter().filter(|each| each.socket().is_some()).collect();
+            assert_eq!(open.len(), 1, "{:?}", log.lines());
+            assert!(open[0].is_reachable());
+            drop(all);
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_free_address_is_opened_once_and_needs_no_check() {
+        let log = Log::to_memory(LogLevel::Info);
+        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = format!("MetricsListen {}", other.local_addr().unwrap());
+        let logging = options(&place).logging;
+        let mut waiting = MetricsListener::of(&logging, None, 0, &log).unwrap();
+        assert!(waiting.socket().is_none() && waiting.check_due_ms().is_some());
+        drop(other);
+        waiting.check(CHECK_INTERVAL_MS, &log);
+        assert!(waiting.is_reachable(), "{:?}", log.lines());
+        assert_eq!(waiting.check_due_ms(), None);
     }
 
     #[test]
@@ -251,8 +419,7 @@ mod tests {
         let directory = TempDir::new();
         let path = directory.path().join("file");
         std::fs::write(&path, "mine").unwrap();
-        let logging = options(&format!("MetricsListen {}", path.display())).logging;
-        assert!(socket_of(&logging, None, &log).is_none());
+        assert!(listener_at(&path, &log).socket().is_none());
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
         assert!(
             log.lines()[0].starts_with("error: MetricsListen /"),

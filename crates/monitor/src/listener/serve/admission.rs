@@ -34,7 +34,8 @@ impl Listener<'_> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    self.log.error(&format!("accept: {error}"));
+                    self.accept_failures
+                        .report("accept", &error, now_ms, self.log);
                     // Out of descriptors or memory: with level-triggered epoll the loop would spin.
                     self.forget_sockets();
                     self.paused_until_ms = Some(now_ms + ACCEPT_PAUSE_MS);

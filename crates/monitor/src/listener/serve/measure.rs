@@ -9,8 +9,9 @@ use privsep::{AnswerRequest, AttemptsReport, FrameSplitter, Message, SessionRepo
 use sys::Pid;
 use sys::epoll::Interest;
 
+use super::accept_failures::AcceptFailures;
 use super::{ACCEPT_PAUSE_MS, Listener, METRICS_TOKEN, REPORTS_TOKEN};
-use crate::listener::metrics::{self, Counters, Gauges, MetricsFile, MetricsForm, MetricsSocket};
+use crate::listener::metrics::{self, Counters, Gauges, MetricsFile, MetricsForm, MetricsListener};
 use crate::listener::reader::ReaderProcess;
 
 /// Most connections accepted before other events are handled.
@@ -24,7 +25,8 @@ pub(super) struct Measured {
     pub(super) counters: Counters,
     /// Monitors of connections in which somebody has logged in.
     pub(super) sessions: HashSet<Pid>,
-    socket: Option<MetricsSocket>,
+    listener: Option<MetricsListener>,
+    accept_failures: AcceptFailures,
     /// Monotonic milliseconds until which no request is accepted.
     paused_until_ms: Option<u64>,
     file: Option<MetricsFile>,
@@ -37,10 +39,13 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Monotonic milliseconds of the file's next write or of the end of a pause.
+    /// Monotonic milliseconds of the file's next write, the socket's next check or the end of a pause.
     pub(super) fn due_ms(&self) -> Option<u64> {
         let file = self.file.as_ref().map(MetricsFile::due_ms);
-        file.into_iter().chain(self.paused_until_ms).min()
+        let listener = self.listener.as_ref();
+        let check = listener.and_then(MetricsListener::check_due_ms);
+        let dues = file.into_iter().chain(check);
+        dues.chain(self.paused_until_ms).min()
     }
 }
 
@@ -48,11 +53,11 @@ impl Listener<'_> {
     /// Opens what the configuration in force asks for, and closes the rest.
     pub(super) fn begin_to_measure(&mut self, now_ms: u64) {
         let logging = &self.options.logging;
-        let old = self.measured.socket.take();
-        if let Some(old) = &old {
-            let _ = self.epoll.remove(old.fd());
+        let old = self.measured.listener.take();
+        if let Some(socket) = old.as_ref().and_then(MetricsListener::socket) {
+            let _ = self.epoll.remove(socket.fd());
         }
-        self.measured.socket = metrics::socket_of(logging, old, self.log);
+        self.measured.listener = MetricsListener::of(logging, old, now_ms, self.log);
         self.measured.file = metrics::file_of(logging, self.measured.file.take(), now_ms);
         self.watch_requests();
         if let Some(reports) = self
@@ -68,7 +73,8 @@ impl Listener<'_> {
     /// Accepts requests from now on.
     fn watch_requests(&mut self) {
         self.measured.paused_until_ms = None;
-        let Some(socket) = &self.measured.socket else {
+        let listener = self.measured.listener.as_ref();
+        let Some(socket) = listener.and_then(MetricsListener::socket) else {
             return;
         };
         let fd = socket.fd();
@@ -119,14 +125,16 @@ impl Listener<'_> {
     pub(super) fn answer_requests(&mut self, now_ms: u64) {
         let mut text = None;
         for _ in 0..ACCEPT_BATCH {
-            let Some(socket) = &self.measured.socket else {
+            let listener = self.measured.listener.as_ref();
+            let Some(socket) = listener.and_then(MetricsListener::socket) else {
                 return;
             };
             let network = match socket.accept() {
                 Ok(Some(network)) => network,
                 Ok(None) => return,
                 Err(error) => {
-                    self.log.error(&format!("MetricsListen: accept: {error}"));
+                    let failures = &mut self.measured.accept_failures;
+                    failures.report("MetricsListen: accept", &error, now_ms, self.log);
                     // With level-triggered epoll the loop would spin.
                     let _ = self.epoll.remove(socket.fd());
                     self.measured.paused_until_ms = Some(now_ms + ACCEPT_PAUSE_MS);
@@ -159,9 +167,15 @@ impl Listener<'_> {
         Ok(())
     }
 
-    /// Writes the file when it is due, and ends a pause.
+    /// Writes the file and checks the socket when they are due, and ends a pause.
     pub(super) fn keep_measuring(&mut self, now_ms: u64) {
         let is_due = |at: u64| at <= now_ms;
+        let listener = self.measured.listener.as_mut();
+        let due = listener.filter(|each| each.check_due_ms().is_some_and(is_due));
+        if due.is_some_and(|listener| listener.check(now_ms, self.log)) {
+            // The old socket left the epoll set when it was closed.
+            self.watch_requests();
+        }
         if self.measured.paused_until_ms.is_some_and(is_due) {
             self.watch_requests();
         }
