@@ -133,23 +133,13 @@ impl Keyring {
 
     /// Removes a key; true if it was there.
     pub(crate) fn remove(&mut self, blob: &[u8]) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|entry| entry.blob != blob);
-        self.entries.len() < before
+        self.remove_where(|entry| entry.blob == blob)
     }
 
-    /// Removes the keys of a library for which `may_remove` is true; true if there was one.
-    pub(crate) fn remove_token(
-        &mut self,
-        provider: &str,
-        may_remove: impl Fn(&KeyEntry) -> bool,
-    ) -> bool {
+    /// Removes the keys for which `is_meant` is true; true if there was one.
+    pub(crate) fn remove_where(&mut self, is_meant: impl Fn(&KeyEntry) -> bool) -> bool {
         let before = self.entries.len();
-        self.entries.retain(|entry| {
-            let place = entry.holder.token();
-            let is_of_token = place.is_some_and(|place| &*place.provider == provider);
-            !is_of_token || !may_remove(entry)
-        });
+        self.entries.retain(|entry| !is_meant(entry));
         self.entries.len() < before
     }
 

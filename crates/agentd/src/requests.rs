@@ -187,7 +187,7 @@ impl KeyAgent {
             AgentRequest::Add(request) => return self.add(bindings, request),
             AgentRequest::Remove(blob) => self.remove(bindings, blob),
             AgentRequest::RemoveAll => {
-                self.remove_all();
+                self.remove_visible(bindings);
                 true
             }
             AgentRequest::RemoveAllOfProtocol1 => true,
@@ -428,9 +428,25 @@ impl KeyAgent {
     /// Removes the keys of the library at this canonical path; true if there was one.
     pub(crate) fn remove_token(&mut self, bindings: &Bindings, provider: &str) -> bool {
         let now = sys::time::realtime_seconds();
-        self.keyring.remove_token(provider, |entry| {
-            destination::check(&entry.destinations, bindings, None, now).is_ok()
+        self.keyring.remove_where(|entry| {
+            let place = entry.holder.token();
+            place.is_some_and(|place| &*place.provider == provider)
+                && destination::check(&entry.destinations, bindings, None, now).is_ok()
         })
+    }
+
+    /// Removes all keys that the client may see; to it there are no others.
+    fn remove_visible(&mut self, bindings: &Bindings) {
+        let now = sys::time::realtime_seconds();
+        self.keyring.remove_where(|entry| {
+            destination::check(&entry.destinations, bindings, None, now).is_ok()
+        });
+        match self.keyring.entries().len() {
+            0 => self.remove_all(),
+            left => self.log.info(format_args!(
+                "keys removed, except {left} that the client may not see"
+            )),
+        }
     }
 
     fn remove(&mut self, bindings: &Bindings, blob: &[u8]) -> bool {

@@ -441,6 +441,17 @@ pub(crate) fn restricted_keys_sign_only_on_their_path(folder: &Folder) {
                 .is_err()
         );
         assert_eq!(local.list().unwrap().len(), 1);
+        // Nor does it remove it with all others, as it may in OpenSSH's agent.
+        local.add(&adding(key(2), Constraints::default())).unwrap();
+        stranger.remove_all().unwrap();
+        let left: Vec<_> = local.list().unwrap();
+        let left: Vec<_> = left.iter().map(|identity| &identity.blob).collect();
+        match whose {
+            Whose::Ours => assert_eq!(left, [&blob]),
+            Whose::Theirs => assert!(left.is_empty()),
+        }
+        local.remove_all().unwrap();
+        assert!(local.list().unwrap().is_empty());
     }
 }
 
