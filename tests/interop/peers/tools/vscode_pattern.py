@@ -47,7 +47,6 @@ echo "0e21d0e5a3e0: start"
 echo "listeningOn==$(cat port)=="
 echo "osReleaseId==debian=="
 echo "0e21d0e5a3e0: end"
-while true; do sleep 1000; done
 """
 
 
