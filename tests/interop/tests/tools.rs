@@ -15,7 +15,7 @@ use interop::matrix::noise;
 use interop::peers::ours::{self, Kind, couples};
 use interop::process::{Input, installed};
 use interop::report::{is_whole_run, skipped};
-use interop::scratch::Scratch;
+use interop::scratch::{Scratch, free_port};
 use interop::site::{Site, finish};
 
 const PASSWORD: &str = "Corr3ct horse, battery";
@@ -137,6 +137,7 @@ fn run_script(name: &str, client: Kind, server: Kind, lines: &str) -> Result<(),
         )
         .env("T_HOST", interop::site::HOST)
         .env("T_PORT", site.running.daemon.port.to_string())
+        .env("T_FREE_PORTS", format!("{} {}", free_port(), free_port()))
         .env("T_USER", &site.running.user)
         .env("T_KEY", key("user_ed25519"))
         .env("T_RSA_KEY", key("user_rsa"))

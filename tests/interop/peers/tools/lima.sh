@@ -41,11 +41,10 @@ test "$(python3 ask.py here)" = WORDS
 ssh $options -T -O cancel -L "$T_DIR/here:$T_DIR/there" -N -f -p "$T_PORT" "$guest" --
 if python3 ask.py here 2>/dev/null; then exit 1; fi
 # A port of the host, to the guest's socket.
-port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=${T_FREE_PORTS%% *}
 ssh $options -T -O forward -L "127.0.0.1:$port:$T_DIR/there" -N -f -p "$T_PORT" "$guest" --
 test "$(python3 ask.py "$port")" = WORDS
 ssh $options -T -O cancel -L "127.0.0.1:$port:$T_DIR/there" -N -f -p "$T_PORT" "$guest" --
-# The host's folder in the guest, by sftp of a client there (reverse sshfs): the server is a program of the host.
 ssh $options -O check -p "$T_PORT" "$guest"
 ssh $options -O exit -p "$T_PORT" "$guest"
 for turn in $(seq 200); do [ -S ssh.sock ] || break; sleep 0.1; done
