@@ -6,6 +6,8 @@ use core::fmt;
 use crypto::sign::{KeyKind, MLDSA44_ED25519_SEED_BYTES, SignatureScheme};
 use zeroize::Zeroizing;
 
+use crypto::sign::RsaParts;
+
 use crate::algorithm::{KeyType, SignatureAlgorithm};
 use crate::error::KeyError;
 use crate::public_key::{EcCurve, PublicKey};
@@ -157,9 +159,7 @@ impl PrivateKey {
 
     /// Creates an RSA key from magnitudes. The primes may be in either order if `iqmp` matches.
     pub(crate) fn from_rsa(parts: &RsaParts<'_>) -> Result<Self, KeyError> {
-        Self::from_software(crypto::sign::PrivateKey::rsa_from_parts(
-            parts.n, parts.e, parts.d, parts.iqmp, parts.p, parts.q,
-        )?)
+        Self::from_software(crypto::sign::PrivateKey::rsa_from_parts(parts)?)
     }
 
     /// Creates a key from a security key's public key and handle.
@@ -289,16 +289,6 @@ impl PrivateKey {
     pub(crate) fn secret(&self) -> &PrivateKeySecret {
         &self.secret
     }
-}
-
-/// The numbers of an RSA key, big-endian.
-pub(crate) struct RsaParts<'a> {
-    pub(crate) n: &'a [u8],
-    pub(crate) e: &'a [u8],
-    pub(crate) d: &'a [u8],
-    pub(crate) iqmp: &'a [u8],
-    pub(crate) p: &'a [u8],
-    pub(crate) q: &'a [u8],
 }
 
 impl fmt::Debug for PrivateKey {

@@ -22,7 +22,7 @@ pub use composite::{
 pub use ecdsa::EcdsaSignature;
 pub use private::PrivateKey;
 pub use public::PublicKey;
-pub use rsa::RsaPrivateParts;
+pub use rsa::{RsaParts, RsaPrivateParts};
 
 /// Minimum size of an RSA modulus in bits; programs may require more (RequiredRSASize).
 pub const MIN_RSA_BITS: usize = 1024;

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::composite::{CompositePrivate, MLDSA44_ED25519_SEED_BYTES};
 use super::public::Inner as PublicInner;
-use super::rsa::{RsaPrivate, RsaPrivateParts};
+use super::rsa::{RsaParts, RsaPrivate, RsaPrivateParts};
 use super::{KeyKind, PublicKey, SignatureScheme};
 use crate::awslc::ec::EcKey;
 use crate::awslc::x25519::{ed25519_from_seed, ed25519_sign};
@@ -108,20 +108,12 @@ impl PrivateKey {
         Self::from_ec(EcKey::private(curve, scalar).map_err(|_| BadKey::Invalid)?)
     }
 
-    /// Creates an RSA key from its components, unsigned big-endian. The primes may be in either
-    /// order; `iqmp` is the inverse of `q` modulo `p` in the given order.
+    /// Creates an RSA key from its components.
     ///
     /// # Errors
     /// If a component is out of bounds or the components are inconsistent.
-    pub fn rsa_from_parts(
-        n: &[u8],
-        e: &[u8],
-        d: &[u8],
-        iqmp: &[u8],
-        p: &[u8],
-        q: &[u8],
-    ) -> Result<Self, BadKey> {
-        RsaPrivate::from_parts(n, e, d, iqmp, p, q).and_then(Self::from_rsa)
+    pub fn rsa_from_parts(parts: &RsaParts<'_>) -> Result<Self, BadKey> {
+        RsaPrivate::from_parts(parts).and_then(Self::from_rsa)
     }
 
     fn from_ec(key: EcKey) -> Result<Self, BadKey> {

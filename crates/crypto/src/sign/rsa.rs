@@ -68,6 +68,30 @@ impl RsaPublic {
     }
 }
 
+/// The integers from which a caller makes an RSA private key, unsigned big-endian. The primes may be in
+/// either order; `iqmp` is the inverse of `q` modulo `p` in that order.
+#[derive(Clone, Copy)]
+pub struct RsaParts<'a> {
+    /// Modulus.
+    pub n: &'a [u8],
+    /// Public exponent.
+    pub e: &'a [u8],
+    /// Private exponent.
+    pub d: &'a [u8],
+    /// Inverse of q modulo p.
+    pub iqmp: &'a [u8],
+    /// First prime.
+    pub p: &'a [u8],
+    /// Second prime.
+    pub q: &'a [u8],
+}
+
+impl fmt::Debug for RsaParts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RsaParts(..)")
+    }
+}
+
 /// The integers of an RSA private key, unsigned big-endian without leading zeros. Wiped on drop.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub struct RsaPrivateParts {
@@ -154,16 +178,10 @@ impl RsaPrivate {
         })
     }
 
-    pub(super) fn from_parts(
-        n: &[u8],
-        e: &[u8],
-        d: &[u8],
-        iqmp: &[u8],
-        p: &[u8],
-        q: &[u8],
-    ) -> Result<Self, BadKey> {
-        let (n, e) = checked_public(n, e)?;
-        let secret = [d, iqmp, p, q].map(|part| bounded(part, MAX_RSA_BITS));
+    pub(super) fn from_parts(parts: &RsaParts<'_>) -> Result<Self, BadKey> {
+        let (n, e) = checked_public(parts.n, parts.e)?;
+        let secret =
+            [parts.d, parts.iqmp, parts.p, parts.q].map(|part| bounded(part, MAX_RSA_BITS));
         let [d, iqmp, p, q] = secret;
         let (d, iqmp, p, q) = (d?, iqmp?, p?, q?);
         // Also bounds the arithmetic below.

@@ -407,8 +407,15 @@ fn rsa_keys_come_back_from_their_parts_in_either_order() {
         (&parts.q, &parts.p, inverse(&p, &q, context)),
     ];
     for (p, q, iqmp) in orders {
-        let again = PrivateKey::rsa_from_parts(&parts.n, &parts.e, &parts.d, &iqmp, p, q)
-            .expect("consistent");
+        let again = PrivateKey::rsa_from_parts(&RsaParts {
+            n: &parts.n,
+            e: &parts.e,
+            d: &parts.d,
+            iqmp: &iqmp,
+            p,
+            q,
+        })
+        .expect("consistent");
         let kept = again.rsa_parts().expect("parts");
         assert_eq!(
             (&kept.p, &kept.q, &kept.iqmp),
@@ -440,7 +447,16 @@ fn rsa_parts_that_do_not_belong_together_are_refused() {
         &parts.p,
         &parts.q,
     ];
-    let build = |f: [&[u8]; 6]| PrivateKey::rsa_from_parts(f[0], f[1], f[2], f[3], f[4], f[5]);
+    let build = |[n, e, d, iqmp, p, q]: [&[u8]; 6]| {
+        PrivateKey::rsa_from_parts(&RsaParts {
+            n,
+            e,
+            d,
+            iqmp,
+            p,
+            q,
+        })
+    };
     assert!(build(fields.map(|f| &f[..])).is_ok());
     for at in 0..6 {
         let mut changed: Vec<Vec<u8>> = fields.iter().map(|f| f.to_vec()).collect();

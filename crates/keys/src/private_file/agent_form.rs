@@ -10,8 +10,9 @@ use super::openssh::{self, read_private, write_private};
 use crate::algorithm::KeyType;
 use crate::certificate::Certificate;
 use crate::error::{KeyError, printable};
-use crate::private_key::{PrivateKey, RsaParts, SecurityKeyHandle};
+use crate::private_key::{PrivateKey, SecurityKeyHandle};
 use crate::public_key::PublicKey;
+use crypto::sign::RsaParts;
 
 /// A private key as an agent holds it: presented as itself, or by a certificate for it.
 #[derive(Debug, Clone)]

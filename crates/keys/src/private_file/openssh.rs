@@ -9,8 +9,9 @@ use super::{PrivateFileError, PrivateKeyFile};
 use crate::algorithm::KeyType;
 use crate::error::{KeyError, printable};
 use crate::pem;
-use crate::private_key::{PrivateKey, PrivateKeySecret, RsaParts, SecurityKeyHandle};
+use crate::private_key::{PrivateKey, PrivateKeySecret, SecurityKeyHandle};
 use crate::public_key::PublicKey;
+use crypto::sign::RsaParts;
 
 pub(super) const LABEL: &str = "OPENSSH PRIVATE KEY";
 const MAGIC: &[u8] = b"openssh-key-v1\0";
