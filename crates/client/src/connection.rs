@@ -25,7 +25,7 @@ use crate::pipelining::{
     Caution, ChannelStart, EarlyChannel, Failure, PipelineDepth, ProfileCache, RetryPolicy,
 };
 use crate::plan::{Plan, What};
-use crate::session::{AnyLocalEnd, LocalEnd, Session, StdioFlags, Streams};
+use crate::session::{AnyLocalEnd, ClientSession, LocalEnd, StdioFlags, Streams};
 use crate::sharing::master::Master;
 use crate::sharing::passenger::KeptPlace;
 use crate::sharing::persist::{self, Leave};
@@ -411,7 +411,7 @@ impl OneConnection<'_> {
         checker: &'c mut HostKeyChecker,
         local: Option<&'c mut AnyLocalEnd>,
         prompter: &'c mut dyn Interaction,
-    ) -> Box<Session<'c>> {
+    ) -> Box<ClientSession<'c>> {
         let options = self.options;
         let peer = secured.peer.clone();
         let SessionParts {
@@ -424,7 +424,7 @@ impl OneConnection<'_> {
             at_once,
             ..
         } = *parts;
-        let mut session = Session::new(&mut secured.driver, plan, streams, peer, prompter)
+        let mut session = ClientSession::new(&mut secured.driver, plan, streams, peer, prompter)
             .with_local_end(local)
             .with_forwards(forwards, leave)
             .with_master(master)

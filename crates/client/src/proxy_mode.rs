@@ -21,7 +21,7 @@ use crate::log::{debug1, debug2, error};
 use crate::login;
 use crate::pipelining::{Caution, LoginStrategy};
 use crate::plan::{Plan, What};
-use crate::session::{AnyLocalEnd, ServerFacts, Session, StdioFlags, Streams};
+use crate::session::{AnyLocalEnd, ClientSession, ServerFacts, StdioFlags, Streams};
 use crate::sharing::line::{Line, LineEnd};
 use crate::sharing::message::{MasterReply, Wish};
 use crate::sharing::passenger::{PATIENCE, check_owner, greet, pool, refused};
@@ -195,7 +195,7 @@ fn ride_one(
     let mut shared = ProxyConnection::new(shared, options)?;
     let plan = shared_plan(plan);
     let (driver, peer) = (&mut shared.driver, shared.peer.clone());
-    let mut session = Session::new(driver, plan, Streams::default(), peer, interaction)
+    let mut session = ClientSession::new(driver, plan, Streams::default(), peer, interaction)
         .with_local_end(Some(local))
         .telling_of(server);
     let outcome = session.run();
@@ -271,7 +271,7 @@ impl ProxyConnection {
             leave.go(None, driver)?;
         }
         let plan = shared_plan(plan);
-        let mut session = Session::new(driver, plan, streams, self.peer, interaction)
+        let mut session = ClientSession::new(driver, plan, streams, self.peer, interaction)
             .with_forwards(forwards, leave);
         let outcome = session.run();
         drop(session);

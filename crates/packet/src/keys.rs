@@ -75,7 +75,21 @@ impl<Purpose> Keys<Purpose> {
         iv: &[u8],
         mac_key: &[u8],
     ) -> Result<Self, KeyLengthError> {
-        Suite::new(cipher, mac, key, iv, mac_key).map(Self::of)
+        let suite = match cipher.kind() {
+            CipherKind::Gcm => Suite::Gcm(GcmKey::new(cipher, key, iv)?),
+            CipherKind::ChaChaPoly => Suite::ChaChaPoly(ChaChaPolyKey::new(key)?),
+            CipherKind::Ctr => {
+                let mac = MacKey::new(mac.ok_or(KeyLengthError)?, mac_key)?;
+                let cipher = CtrKey::new(cipher, key, iv)?;
+                Suite::CtrMac(Box::new(CtrMac::new(cipher, mac)))
+            }
+            CipherKind::Cbc => {
+                let mac = MacKey::new(mac.ok_or(KeyLengthError)?, mac_key)?;
+                let keys = CbcMac::new(cipher, key, iv, mac)?;
+                Suite::CbcMac(Box::new(keys))
+            }
+        };
+        Ok(Self::of(suite))
     }
 
     /// No cipher and no MAC, as before the first NEWKEYS.
@@ -264,29 +278,6 @@ enum Suite {
 }
 
 impl Suite {
-    fn new(
-        cipher: CipherAlgorithm,
-        mac: Option<MacAlgorithm>,
-        key: &[u8],
-        iv: &[u8],
-        mac_key: &[u8],
-    ) -> Result<Self, KeyLengthError> {
-        match cipher.kind() {
-            CipherKind::Gcm => GcmKey::new(cipher, key, iv).map(Self::Gcm),
-            CipherKind::ChaChaPoly => ChaChaPolyKey::new(key).map(Self::ChaChaPoly),
-            CipherKind::Ctr => {
-                let mac = MacKey::new(mac.ok_or(KeyLengthError)?, mac_key)?;
-                let cipher = CtrKey::new(cipher, key, iv)?;
-                Ok(Self::CtrMac(Box::new(CtrMac::new(cipher, mac))))
-            }
-            CipherKind::Cbc => {
-                let mac = MacKey::new(mac.ok_or(KeyLengthError)?, mac_key)?;
-                let keys = CbcMac::new(cipher, key, iv, mac)?;
-                Ok(Self::CbcMac(Box::new(keys)))
-            }
-        }
-    }
-
     fn framing(&self) -> Framing {
         let (block_bytes, length_in_blocks, tag_bytes, counts_blocks) = match self {
             Self::None => (MIN_BLOCK_BYTES, true, 0, false),

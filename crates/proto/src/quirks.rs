@@ -56,31 +56,28 @@ const LINKS_BY_DRAFT: Quirks = Quirks {
     pipelining: Pipelining::Unknown,
 };
 
+const OPENSSH: Quirks = Quirks {
+    is_fulmar: false,
+    knows_openssh_extensions: true,
+    accepts_rekey_guess: true,
+    answers_keepalives: true,
+    accumulates_input: false,
+    links_by_draft: false,
+    pipelining: Pipelining::InOrder,
+};
+
 const TABLE: [QuirksRow; 7] = [
     QuirksRow {
         software: crate::SOFTWARE_NAME,
         quirks: Quirks {
             is_fulmar: true,
-            knows_openssh_extensions: true,
-            accepts_rekey_guess: true,
-            answers_keepalives: true,
-            accumulates_input: false,
-            links_by_draft: false,
-            pipelining: Pipelining::InOrder,
+            ..OPENSSH
         },
         accumulates_from: None,
     },
     QuirksRow {
         software: "OpenSSH_",
-        quirks: Quirks {
-            is_fulmar: false,
-            knows_openssh_extensions: true,
-            accepts_rekey_guess: true,
-            answers_keepalives: true,
-            accumulates_input: false,
-            links_by_draft: false,
-            pipelining: Pipelining::InOrder,
-        },
+        quirks: OPENSSH,
         // `CHAN_INPUT_MAX` of its channels.c.
         accumulates_from: Some((8, 9)),
     },
@@ -173,6 +170,10 @@ fn number(text: &str) -> (Option<u32>, &str) {
 mod tests {
     use super::*;
 
+    fn quirks_of(software: &str) -> Quirks {
+        Quirks::of(&alloc::format!("SSH-2.0-{software}"))
+    }
+
     #[test]
     fn openssh_accumulates_input_from_8_9_on() {
         for (software, accumulates) in [
@@ -187,8 +188,11 @@ mod tests {
             ("dropbear_2022.83", false),
             ("Fulmar_0.1.0", false),
         ] {
-            let line = alloc::format!("SSH-2.0-{software}");
-            assert_eq!(Quirks::of(&line).accumulates_input, accumulates, "{line}");
+            assert_eq!(
+                quirks_of(software).accumulates_input,
+                accumulates,
+                "{software}"
+            );
         }
     }
 
@@ -216,8 +220,7 @@ mod tests {
 
     #[test]
     fn fulmar_is_known_where_it_names_openssh_first() {
-        let is_fulmar =
-            |software: &str| Quirks::of(&alloc::format!("SSH-2.0-{software}")).is_fulmar;
+        let is_fulmar = |software: &str| quirks_of(software).is_fulmar;
         assert!(is_fulmar(&alloc::format!(
             "{} Fulmar_0.1.0",
             crate::OPENSSH_NAME
@@ -246,8 +249,7 @@ mod tests {
             ("OpenSSH_9.2p1", false),
             ("Fulmar_0.1.0", false),
         ] {
-            let line = alloc::format!("SSH-2.0-{software}");
-            assert_eq!(Quirks::of(&line).links_by_draft, by_draft, "{line}");
+            assert_eq!(quirks_of(software).links_by_draft, by_draft, "{software}");
         }
     }
 

@@ -24,6 +24,25 @@ pub fn hear_signals() {
     }
 }
 
+/// The program and the arguments of a command with spaces between them: what a shell splits into the same
+/// words, if none of them has a character that it would act on.
+#[must_use]
+pub fn command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+    words.join(" ")
+}
+
+/// As [`command_line`], with each word between single quotes.
+#[must_use]
+pub fn quoted_command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words
+        .map(|word| format!("'{}'", word.to_string_lossy()))
+        .collect();
+    words.join(" ")
+}
+
 /// Time limit of one command on a busy machine, so that a hang is a failure.
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 

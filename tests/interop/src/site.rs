@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::account::is_root;
 use crate::peers::ours::{self, Kind, couples};
 use crate::peers::{Running, openssh};
-use crate::process::{COMMAND_LIMIT, Input, Outcome, installed, run};
+use crate::process::{COMMAND_LIMIT, Input, Outcome, installed, quoted_command_line, run};
 use crate::report::skipped;
 use crate::scratch::Scratch;
 
@@ -129,11 +129,8 @@ impl Site {
     #[must_use]
     pub fn wrapper(&self) -> PathBuf {
         let command = self.ssh("");
-        let words: Vec<String> = std::iter::once(command.get_program())
-            .chain(command.get_args())
-            .map(|word| format!("'{}'", word.to_string_lossy()))
-            .collect();
-        let text = format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" "));
+        let words = quoted_command_line(&command);
+        let text = format!("#!/bin/sh\nexec {} \"$@\"\n", words);
         let path = self.running.daemon.scratch().write("client.sh", text);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&path, mode).expect("an executable");

@@ -10,7 +10,7 @@ use std::thread;
 use interop::agent::RealAgent;
 use interop::fixture;
 use interop::peers::ours::Kind;
-use interop::process::{Background, COMMAND_LIMIT, Input, installed};
+use interop::process::{Background, COMMAND_LIMIT, Input, installed, quoted_command_line};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, each, finish, here, program};
@@ -44,11 +44,8 @@ fn the_agent_is_reached_over_one_hop_and_over_two() {
             fs::write(&config, lines.replace(&key, &public.display().to_string()))
                 .expect("a configuration");
             let ssh = next.ssh().expect("a client");
-            let words: Vec<String> = std::iter::once(ssh.get_program())
-                .chain(ssh.get_args())
-                .map(|word| format!("'{}'", word.to_string_lossy()))
-                .collect();
-            let hop = format!("{} -F {} {HOST} ssh-add -l", words.join(" "), here(&config));
+            let words = quoted_command_line(&ssh);
+            let hop = format!("{} -F {} {HOST} ssh-add -l", words, here(&config));
             assert_eq!(text(&site, &forwards(&agent), &hop), listed);
         }
     });

@@ -9,7 +9,7 @@ use interop::agent::{RealAgent, program};
 use interop::fixture;
 use interop::peers::ours::Kind;
 use interop::peers::python;
-use interop::process::{Background, COMMAND_LIMIT, Input, installed};
+use interop::process::{Background, COMMAND_LIMIT, Input, installed, quoted_command_line};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, askpass, each, finish};
@@ -84,14 +84,8 @@ fn restricted_keys_log_in_to_their_destinations_over_each_agent() {
             // The second hop, from the server to itself, needs a constraint of its own.
             let mut ssh = client.ssh().expect("a client");
             ssh.arg("-F").arg(&config);
-            let words: Vec<String> = std::iter::once(ssh.get_program())
-                .chain(ssh.get_args())
-                .map(|word| format!("'{}'", word.to_string_lossy()))
-                .collect();
-            let again = format!(
-                "{} -o IdentityAgent=SSH_AUTH_SOCK {HOST} true",
-                words.join(" ")
-            );
+            let words = quoted_command_line(&ssh);
+            let again = format!("{} -o IdentityAgent=SSH_AUTH_SOCK {HOST} true", words);
             assert!(
                 logs_in(&["localhost", "localhost>localhost"], &again),
                 "{of_agent:?}"

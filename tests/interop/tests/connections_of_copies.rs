@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use interop::account::is_root;
 use interop::peers::ours::{self, Kind};
-use interop::process::{Background, Input, Outcome, descendants, kill, tool};
+use interop::process::{Background, Input, Outcome, descendants, kill, quoted_command_line, tool};
 use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
 use interop::site::{HOST, Site, finish, here, program, scp, there};
@@ -230,14 +230,11 @@ fn another_program_can_be_the_connection_of_a_copy() {
 
 /// `command` at a terminal, followed by the terminal's settings.
 fn at_a_terminal(command: &Command) -> Terminal {
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| format!("'{}'", word.to_string_lossy()))
-        .collect();
+    let words = quoted_command_line(command);
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(format!(
         "trap : INT; {}; echo \"status=$?.\"; stty -a; echo 'that is all'",
-        words.join(" ")
+        words
     ));
     Terminal::new(&shell, 200, 24)
 }

@@ -17,7 +17,9 @@ use interop::forwarded::{
 use interop::peers::openssh;
 use interop::peers::ours::Kind;
 use interop::peers::tunnel::{Tunnel, with_suites};
-use interop::process::{Background, COMMAND_LIMIT, Input, descendants, installed, kill, run, wait};
+use interop::process::{
+    Background, COMMAND_LIMIT, Input, command_line, descendants, installed, kill, run, wait,
+};
 use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
 use interop::site::{HOST, Site, each, finish};
@@ -244,11 +246,7 @@ fn through_a_jump(target: &Site, jump: &Site) -> String {
     );
     let mut command = target.ssh(&lines);
     command.args(["-J", "jump"]);
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<String> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    words.join(" ")
+    command_line(&command)
 }
 
 #[test]
@@ -338,14 +336,13 @@ fn through_sshuttle(client: Kind, server: Kind) {
     let scratch = Scratch::new();
     let config = scratch.write("sshd_config", openssh::server_config(server, &scratch));
     let sshd = server.sshd().unwrap_or_else(|why| panic!("{why}"));
-    let words = std::iter::once(sshd.get_program()).chain(sshd.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let words = command_line(&sshd);
     let echo = scratch.write("echo.py", FAR_NETWORK);
     let far = format!(
         "#!/bin/sh\nip link set lo up\nip address add 198.51.100.1/24 dev lo\n\
          python3 {} >/dev/null 2>&1 </dev/null &\ntrap 'kill $!' EXIT\n{} -i -f {}\n",
         echo.display(),
-        words.join(" "),
+        words,
         config.display()
     );
     let far = scratch.write("far.sh", far);
@@ -357,11 +354,10 @@ fn through_sshuttle(client: Kind, server: Kind) {
         openssh::client_config(&known_hosts, "user_ed25519")
     );
     let ssh = client.ssh().unwrap_or_else(|why| panic!("{why}"));
-    let words = std::iter::once(ssh.get_program()).chain(ssh.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let words = command_line(&ssh);
     let shell = format!(
         "{} -F {}",
-        words.join(" "),
+        words,
         scratch.write("ssh_config", lines).display()
     );
     let mut command = Command::new("sshuttle");

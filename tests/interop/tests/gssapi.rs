@@ -11,7 +11,7 @@ use std::time::Duration;
 use interop::account::{Guest, uid_of};
 use interop::fixture;
 use interop::peers::ours::{Kind, couples};
-use interop::process::{Input, installed};
+use interop::process::{Input, command_line, installed};
 use interop::realm::{HOST, REALM, Realm};
 use interop::report::skipped;
 use interop::scratch::{SHELL_FUNCTIONS, Scratch, free_port, until};
@@ -164,8 +164,8 @@ impl Case {
             .env("FILES", self.files.path())
             .env("NAME", self.name)
             .env("PORT", port.to_string())
-            .env("SSH", line(&client.ssh().unwrap()))
-            .env("SSHD", line(&server.sshd().unwrap()))
+            .env("SSH", command_line(&client.ssh().unwrap()))
+            .env("SSHD", command_line(&server.sshd().unwrap()))
             .env("GUEST", &self.guest.name)
             .env("GUEST_HOME", self.guest.home())
             .env("TARGET", self.target())
@@ -200,14 +200,6 @@ impl Case {
         assert!(ended.port > 0);
         ended.lines(&self.guest.name)
     }
-}
-
-fn line(command: &Command) -> String {
-    let arguments = command.get_args().map(|word| word.to_string_lossy());
-    std::iter::once(command.get_program().to_string_lossy())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use interop::account::Guest;
 use interop::fixture;
 use interop::peers::ours::Kind;
-use interop::process::{Input, Outcome, installed};
+use interop::process::{Input, Outcome, command_line, installed};
 use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::finish;
@@ -148,21 +148,14 @@ impl Place {
         fs::set_permissions(&askpass, mode).unwrap();
         let record = |data: &String| format!("--dns-rr={NAME},44,{data}");
         let records: Vec<String> = records.iter().map(record).collect();
-        let line = |command: Command| {
-            let words = std::iter::once(command.get_program()).chain(command.get_args());
-            let words: Vec<_> = words
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect();
-            words.join(" ")
-        };
         let mut command = Command::new("unshare");
         command
             .args(["-m", "-n", "sh", "-c", SCRIPT, "sh", "-v"])
             .env("DIR", scratch.path())
             .env("VALIDATOR", VALIDATOR)
             .env("RECORDS", records.join(" "))
-            .env("SSH", line(client.ssh().unwrap()))
-            .env("SSHD", line(Kind::tested().sshd().unwrap()))
+            .env("SSH", command_line(&client.ssh().unwrap()))
+            .env("SSHD", command_line(&Kind::tested().sshd().unwrap()))
             .env("SSH_ASKPASS", askpass)
             .env("SSH_ASKPASS_REQUIRE", "force");
         let outcome = finish(&mut command, Input::Nothing);

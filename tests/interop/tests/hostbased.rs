@@ -9,7 +9,7 @@ use std::process::Command;
 use interop::account::Guest;
 use interop::fixture;
 use interop::peers::ours::{self, Kind, couples};
-use interop::process::{Input, installed, run};
+use interop::process::{Input, command_line, installed, run};
 use interop::report::skipped;
 use interop::scratch::{SHELL_FUNCTIONS, Scratch, free_port};
 use interop::site::finish;
@@ -140,8 +140,8 @@ impl Case {
             .env("OURS", ours)
             .env("LOG", &log)
             .env("PORT", &port)
-            .env("SSH", line(&client.ssh().unwrap()))
-            .env("SSHD", line(&server.sshd().unwrap()))
+            .env("SSH", command_line(&client.ssh().unwrap()))
+            .env("SSHD", command_line(&server.sshd().unwrap()))
             .env("GUEST", &self.guest.name)
             .env("GUEST_HOME", self.guest.home());
         let outcome = finish(&mut command, Input::Nothing);
@@ -167,14 +167,6 @@ fn our_keysign(scratch: &Scratch) -> PathBuf {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
     }
     path
-}
-
-fn line(command: &Command) -> String {
-    let arguments = command.get_args().map(|word| word.to_string_lossy());
-    std::iter::once(command.get_program().to_string_lossy())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 fn lines_of(log: &str, guest: &str) -> Vec<String> {

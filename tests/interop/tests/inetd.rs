@@ -6,7 +6,7 @@ use interop::account::current_user;
 use interop::fixture;
 use interop::peers::openssh;
 use interop::peers::ours::Kind;
-use interop::process::Input;
+use interop::process::{Input, command_line};
 use interop::scratch::Scratch;
 use interop::site::{HOST, each, finish};
 
@@ -23,12 +23,11 @@ fn a_connection_by_pipes_has_addresses_of_no_host() {
     each(|client, kind| {
         let scratch = Scratch::new();
         let behind = server(kind, &scratch);
-        let words = std::iter::once(behind.get_program()).chain(behind.get_args());
-        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        let words = command_line(&behind);
         let known_hosts = scratch.write("known_hosts", fixture::known_hosts(HOST));
         let config = format!(
             "ProxyCommand {}\nUser {}\n{}",
-            words.join(" "),
+            words,
             current_user(),
             openssh::client_config(&known_hosts, "user_ed25519")
         );

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use interop::peers::ours::Kind;
-use interop::process::{Input, Outcome, installed, run};
+use interop::process::{Input, Outcome, installed, quoted_command_line, run};
 use interop::report::{is_whole_run, skipped};
 use interop::site::Site;
 
@@ -32,11 +32,8 @@ fn site() -> (Site, PathBuf) {
         site.running.daemon.port, site.running.user
     );
     let command = site.ssh(&names);
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| format!("'{}'", word.to_string_lossy()))
-        .collect();
-    let text = format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" "));
+    let words = quoted_command_line(&command);
+    let text = format!("#!/bin/sh\nexec {} \"$@\"\n", words);
     let scratch = site.running.daemon.scratch();
     std::fs::create_dir(scratch.join("bin")).expect("a directory");
     let ssh = scratch.write("bin/ssh", text);

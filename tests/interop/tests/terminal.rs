@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use interop::peers::ours::Kind;
-use interop::process::Input;
+use interop::process::{Input, command_line};
 use interop::site::{HOST, Site, each_with_terminals as each};
 use interop::terminal::Terminal;
 
@@ -16,13 +16,6 @@ fn shell(site: &Site, extra: &str, columns: u16, rows: u16) -> Terminal {
     let mut terminal = Terminal::new(&command, columns, rows);
     terminal.expect("<ready>");
     terminal
-}
-
-/// The words of a command, quoted for a shell.
-fn words_of(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
 }
 
 /// A script in a shell at a terminal of this machine.
@@ -122,7 +115,7 @@ fn no_terminal_is_asked_for_without_a_reason() {
 fn modes_of_the_local_terminal_are_those_of_the_remote_one() {
     each(|client, server| {
         let site = Site::new(client, server, "");
-        let ssh = words_of(&site.ssh(""));
+        let ssh = command_line(&site.ssh(""));
         let script = format!("stty erase ^X intr ^Y -echoe -ixon; {ssh} -t {HOST} 'stty -a'");
         let mut terminal = local(&script);
         assert_eq!(terminal.end(), 0);
@@ -144,7 +137,7 @@ fn modes_of_the_local_terminal_are_those_of_the_remote_one() {
 fn the_local_terminal_is_as_before_when_the_client_has_ended() {
     each(|client, server| {
         let site = Site::new(client, server, "");
-        let ssh = words_of(&site.ssh(""));
+        let ssh = command_line(&site.ssh(""));
         let script = format!(
             "stty -g >{0}/before; {ssh} -t {HOST} 'exit 3'; echo status $?; stty -g >{0}/after; cmp {0}/before {0}/after && echo same",
             site.running.daemon.scratch().path().display()

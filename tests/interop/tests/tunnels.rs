@@ -10,7 +10,7 @@ use interop::account::current_user;
 use interop::fixture;
 use interop::peers::openssh;
 use interop::peers::ours::Kind;
-use interop::process::{Background, Input, Outcome};
+use interop::process::{Background, Input, Outcome, command_line};
 use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::{HOST, each, finish};
@@ -39,12 +39,11 @@ fn client(kinds: (Kind, Kind), server_lines: &str, scratch: &Scratch) -> Command
     let lines = format!("{server_lines}{}", openssh::server_config(server, scratch));
     let config = scratch.write("sshd_config", lines);
     let sshd = server.sshd().unwrap_or_else(|why| panic!("{why}"));
-    let words = std::iter::once(sshd.get_program()).chain(sshd.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let words = command_line(&sshd);
     let known_hosts = scratch.write("known_hosts", fixture::known_hosts(HOST));
     let lines = format!(
         "ProxyCommand unshare -n {} -i -f {}\nUser {}\nExitOnForwardFailure yes\n{}",
-        words.join(" "),
+        words,
         config.display(),
         current_user(),
         openssh::client_config(&known_hosts, "user_ed25519")

@@ -115,6 +115,19 @@ fn same(left: &str, right: &str) {
     );
 }
 
+/// A key, its user, and a server that records into a new directory; `None`, with a line that `what` is
+/// skipped, where this machine cannot have such a server. `number` makes the key.
+fn recorded(what: &str, number: u8, directory: &str) -> Option<(UserKey, Guest, Recordings, Sshd)> {
+    if !possible(what) {
+        return None;
+    }
+    let key = UserKey::new(number);
+    let guest = guest_with("", &key);
+    let recordings = Recordings::new(directory);
+    let server = Sshd::start(Config::new(&recordings.line()));
+    Some((key, guest, recordings, server))
+}
+
 fn at_terminal(server: &Sshd, guest: &Guest, key: &UserKey, remote: &str) -> Command {
     let mut command = server.ssh(&guest.name, &[key]);
     command.args(["-q", "-tt", "127.0.0.1", remote]);
@@ -123,13 +136,10 @@ fn at_terminal(server: &Sshd, guest: &Guest, key: &UserKey, remote: &str) -> Com
 
 #[test]
 fn a_recording_replays_the_terminal_with_its_sizes_and_without_a_password() {
-    if !possible("recorded terminals") {
+    let Some((key, guest, recordings, server)) = recorded("recorded terminals", 91, "replays")
+    else {
         return;
-    }
-    let key = UserKey::new(91);
-    let guest = guest_with("", &key);
-    let recordings = Recordings::new("replays");
-    let server = Sshd::start(Config::new(&recordings.line()));
+    };
     assert_eq!(
         server
             .run_command(&guest.name, &key, "echo unseen")
@@ -241,13 +251,10 @@ fn no_forced_command_escapes_and_only_the_matched_are_recorded() {
 
 #[test]
 fn the_recorder_is_out_of_the_users_reach_and_the_session_ends_with_it() {
-    if !possible("the process that records") {
+    let Some((key, guest, recordings, server)) = recorded("the process that records", 95, "reach")
+    else {
         return;
-    }
-    let key = UserKey::new(95);
-    let guest = guest_with("", &key);
-    let recordings = Recordings::new("reach");
-    let server = Sshd::start(Config::new(&recordings.line()));
+    };
     let mut command = at_terminal(&server, &guest, &key, "echo here; exec sleep 600");
     let mut session = command
         .stdin(Stdio::null())
@@ -306,17 +313,15 @@ fn the_recorder_is_out_of_the_users_reach_and_the_session_ends_with_it() {
 
 #[test]
 fn without_a_place_for_the_recording_there_is_no_terminal() {
-    if !possible("terminals that cannot be recorded") {
+    let Some((key, guest, recordings, server)) =
+        recorded("terminals that cannot be recorded", 96, "place")
+    else {
         return;
-    }
-    let key = UserKey::new(96);
-    let guest = guest_with("", &key);
-    let recordings = Recordings::new("place");
+    };
     let open_to_all = |mode| {
         let mode = fs::Permissions::from_mode(mode);
         fs::set_permissions(&recordings.0, mode).expect("its mode");
     };
-    let server = Sshd::start(Config::new(&recordings.line()));
     // The test of a configuration says it beforehand.
     let is_warned_of = |why: &str| {
         let outcome = server.test_configuration();
@@ -393,13 +398,10 @@ fn a_full_disk_ends_the_session() {
 
 #[test]
 fn many_terminals_at_once_have_a_file_each() {
-    if !possible("many recorded terminals") {
+    let Some((key, guest, recordings, server)) = recorded("many recorded terminals", 98, "many")
+    else {
         return;
-    }
-    let key = UserKey::new(98);
-    let guest = guest_with("", &key);
-    let recordings = Recordings::new("many");
-    let server = Sshd::start(Config::new(&recordings.line()));
+    };
     let mut sessions = Vec::new();
     for number in 0..SESSIONS {
         let remote = format!("seq 1000; echo number {number}.");

@@ -5,7 +5,7 @@
 
 use config::forward::{ForwardKind, ForwardListen, ForwardSpec};
 
-use super::Session;
+use super::ClientSession;
 use crate::error::ClientError;
 use crate::forward::{Added, SessionForwards};
 use crate::log::{self, error, info};
@@ -67,7 +67,7 @@ const HELP: &str = "Commands:
       -KD[bind_address:]port                 Cancel dynamic forward";
 const LOCAL_HELP: &str = "      !args                                  Execute local command";
 
-impl Session<'_> {
+impl ClientSession<'_> {
     /// Gives the terminal its own mode back and asks for a line.
     pub(super) fn open_command_line(&mut self) -> Result<(), ClientError> {
         if !self.plan.command_line {

@@ -6,7 +6,7 @@ use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
 use super::{
-    Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_LOCAL_END, TOKEN_PROOF, TOKEN_SIGNALS,
+    ClientSession, Ended, FAILURE, Next, PROOF_MS, TOKEN_LOCAL_END, TOKEN_PROOF, TOKEN_SIGNALS,
     TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
@@ -16,7 +16,7 @@ use crate::pipelining::early::Asked;
 use crate::sharing::master::Master;
 use crate::text::one_line;
 
-impl Session<'_> {
+impl ClientSession<'_> {
     /// Not inlined: the loop that waits has none of its stack.
     #[inline(never)]
     pub(super) fn handle(&mut self, notice: Notice) -> Result<Next, ClientError> {

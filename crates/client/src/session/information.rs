@@ -3,7 +3,7 @@
 use proto::channel::ChannelStatus;
 use proto::{ChannelId, DirectionAlgorithms};
 
-use super::Session;
+use super::ClientSession;
 use crate::forward::SessionForwards;
 use crate::report;
 use crate::sharing::master::Master;
@@ -19,7 +19,7 @@ fn both(out: &DirectionAlgorithms, back: &DirectionAlgorithms, of: NameOf) -> St
 
 type NameOf = fn(&DirectionAlgorithms) -> &'static str;
 
-impl Session<'_> {
+impl ClientSession<'_> {
     /// The lines of `~#`: number, name, type, state and bytes of each channel.
     pub(super) fn channel_lines(&mut self) -> Vec<String> {
         let names: Vec<(ChannelId, String)> = self

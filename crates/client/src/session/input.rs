@@ -7,7 +7,9 @@ use proto::channel::Request;
 use proto::{ChannelId, Error, Stream};
 use sys::signals::Signal;
 
-use super::{FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL};
+use super::{
+    ClientSession, FAILURE, Next, RETRY_MS, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL,
+};
 use crate::connect::plain_reason;
 use crate::error::ClientError;
 use crate::keystroke_timer::KeystrokeTimer;
@@ -151,7 +153,7 @@ impl TerminalInput {
     }
 }
 
-impl Session<'_> {
+impl ClientSession<'_> {
     pub(super) fn read_terminal(&mut self) -> Result<Next, ClientError> {
         let Some(typed) = self.terminal.typed.as_mut() else {
             return Ok(Next::Continue);

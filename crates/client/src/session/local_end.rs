@@ -7,7 +7,7 @@ use driver::{ChannelHandler, LoopTimes};
 use sys::epoll::EventFd;
 use sys::signals::Signal;
 
-use super::{Session, TOKEN_LOCAL_END};
+use super::{ClientSession, TOKEN_LOCAL_END};
 use crate::error::ClientError;
 use crate::log::debug1;
 use crate::prompt::Turns;
@@ -86,7 +86,7 @@ pub type AnyLocalEnd = dyn LocalEnd;
 /// Signals that the program handles on another thread after the login.
 const PROGRAM_SIGNALS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
-impl Session<'_> {
+impl ClientSession<'_> {
     /// If the program is the channel's local end: leaves the signals to it and watches its event
     /// descriptor.
     pub(super) fn attach_local_end(&mut self) -> Result<bool, ClientError> {

@@ -97,7 +97,7 @@ enum Next {
 }
 
 /// A session on an authenticated connection.
-pub struct Session<'c> {
+pub struct ClientSession<'c> {
     driver: &'c mut Driver,
     plan: Plan,
     streams: Streams,
@@ -123,7 +123,7 @@ pub struct Session<'c> {
     begun_ms: u64,
 }
 
-impl<'c> Session<'c> {
+impl<'c> ClientSession<'c> {
     /// A session that carries out `plan`.
     pub fn new(
         driver: &'c mut Driver,

@@ -2,7 +2,7 @@
 
 use config::types::IpQos;
 
-use super::Session;
+use super::ClientSession;
 use crate::connect;
 
 /// The state of the socket.
@@ -24,7 +24,7 @@ impl SocketQuality {
     }
 }
 
-impl Session<'_> {
+impl ClientSession<'_> {
     /// Sets the type of service if the open channels ask for another one.
     pub(super) fn update_quality(&mut self) {
         let connection = self.driver.connection();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use proto::ChannelId;
 
-use super::Session;
+use super::ClientSession;
 use crate::forward::{ForwardStatus, SessionForwards};
 use crate::sharing::master::{InfoText, Master, PassengerStatus};
 use crate::terminal::escape::Command;
@@ -134,7 +134,7 @@ impl SharedStatus {
     }
 }
 
-impl Session<'_> {
+impl ClientSession<'_> {
     /// Makes the texts that passengers have asked for.
     pub(super) fn give_texts(&mut self) {
         let texts = self.master.as_mut().map(Master::take_texts);

@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 use proto::channel::Request;
 use sys::signals::{Signal, SignalFd};
 
-use super::{Ended, FAILURE, Next, Session, TOKEN_SIGNALS};
+use super::{ClientSession, Ended, FAILURE, Next, TOKEN_SIGNALS};
 use crate::error::ClientError;
 use crate::log::{debug1, info, verbose};
 use crate::text::one_line;
 
-impl Session<'_> {
+impl ClientSession<'_> {
     pub(super) fn take_signals(&mut self) -> Result<(), ClientError> {
         let mut signals = vec![Signal::WINCH, Signal::CONT];
         for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {

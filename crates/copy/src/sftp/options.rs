@@ -74,17 +74,16 @@ impl SftpOptions {
                 self.way.set(line);
             }
             "l" => self.copy.limit_bytes = units::kilobits(&text)?,
-            "B" => {
-                text.parse::<u32>()
-                    .ok()
-                    .filter(|bytes| *bytes > 0)
-                    .ok_or_else(|| format!("Invalid buffer size \"{text}\""))?;
-            }
-            "R" => {
-                text.parse::<u32>()
-                    .ok()
-                    .filter(|count| *count > 0)
-                    .ok_or_else(|| format!("Invalid number of requests \"{text}\""))?;
+            "B" | "R" => {
+                let number = text.parse::<u32>().ok();
+                if number.is_none_or(|number| number == 0) {
+                    let what = if flag == "B" {
+                        "buffer size"
+                    } else {
+                        "number of requests"
+                    };
+                    return Err(format!("Invalid {what} \"{text}\""));
+                }
             }
             other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }
@@ -93,16 +92,5 @@ impl SftpOptions {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_flag_of_the_table_is_known() {
-        for flag in flags::SFTP {
-            let args = [format!("-{}", flag.name), "1".to_owned()];
-            let parsed = SftpOptions::parse(args.map(OsString::from).to_vec());
-            let is_unknown = |why: &String| why.starts_with("unknown option");
-            assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
-        }
-    }
-}
+#[path = "options_tests.rs"]
+mod tests;

@@ -108,10 +108,10 @@ impl PrivateKey {
         Self::from_ec(EcKey::private(curve, scalar).map_err(|_| BadKey::Invalid)?)
     }
 
-    /// Creates an RSA key from its integers.
+    /// Creates an RSA key from its components.
     ///
     /// # Errors
-    /// If one of them is out of bounds or they are inconsistent.
+    /// If a component is out of bounds or the components are inconsistent.
     pub fn rsa_from_parts(parts: &RsaParts<'_>) -> Result<Self, BadKey> {
         RsaPrivate::from_parts(parts).and_then(Self::from_rsa)
     }

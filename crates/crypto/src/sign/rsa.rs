@@ -68,8 +68,8 @@ impl RsaPublic {
     }
 }
 
-/// The integers of an RSA private key as they were read, unsigned big-endian. The primes may be in either
-/// order; `iqmp` is the inverse of `q` modulo `p` in the given order.
+/// The integers from which a caller makes an RSA private key, unsigned big-endian. The primes may be in
+/// either order; `iqmp` is the inverse of `q` modulo `p` in that order.
 #[derive(Clone, Copy)]
 pub struct RsaParts<'a> {
     /// Modulus.
@@ -84,6 +84,12 @@ pub struct RsaParts<'a> {
     pub p: &'a [u8],
     /// Second prime.
     pub q: &'a [u8],
+}
+
+impl fmt::Debug for RsaParts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RsaParts(..)")
+    }
 }
 
 /// The integers of an RSA private key, unsigned big-endian without leading zeros. Wiped on drop.

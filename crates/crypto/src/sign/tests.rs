@@ -448,15 +448,14 @@ fn rsa_parts_that_do_not_belong_together_are_refused() {
         &parts.q,
     ];
     let build = |[n, e, d, iqmp, p, q]: [&[u8]; 6]| {
-        let parts = RsaParts {
+        PrivateKey::rsa_from_parts(&RsaParts {
             n,
             e,
             d,
             iqmp,
             p,
             q,
-        };
-        PrivateKey::rsa_from_parts(&parts)
+        })
     };
     assert!(build(fields.map(|f| &f[..])).is_ok());
     for at in 0..6 {

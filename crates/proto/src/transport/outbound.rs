@@ -325,20 +325,15 @@ impl Outbound {
 
     // ---- keys and compression -------------------------------------------------------------
 
-    /// Switches keys and compression after our queued NEWKEYS. Nothing is compressed before the
-    /// user is logged in.
+    /// Switches keys and compression after our queued NEWKEYS.
     pub(super) fn switch_keys(
         &mut self,
         keys: EpochKeys,
         reset_sequence: bool,
-        authenticated: bool,
+        compression: Compression,
     ) -> Result<(), Error> {
-        let method = match authenticated {
-            true => keys.suite.compression,
-            false => Compression::None,
-        };
         self.outbox
-            .push_keys(keys.set_up()?, reset_sequence, method);
+            .push_keys(keys.set_up()?, reset_sequence, compression);
         self.keys = Some(keys);
         Ok(())
     }

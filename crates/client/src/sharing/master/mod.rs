@@ -3,7 +3,7 @@
 //! [`forwards`] the forwardings that they add and cancel, [`proxy`] those who speak the connection
 //! protocol themselves, within the limits of [`conduct`], [`info`] the texts about the connection.
 //!
-//! The master belongs to a [`Session`](crate::session::Session), whose loop gives it each notice and
+//! The master belongs to a [`ClientSession`](crate::session::ClientSession), whose loop gives it each notice and
 //! then [`Master::turn`].
 
 mod conduct;

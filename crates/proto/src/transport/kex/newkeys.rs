@@ -7,6 +7,7 @@ use wire::message::NewKeys;
 use super::derive::KeySource;
 use super::state::{Kex, KexOutcome, KexStep, KexTerms};
 use super::{Exchanging, TransportSession};
+use crate::config::Compression;
 use crate::transport::ext_info;
 use crate::{Error, Event, Role};
 
@@ -43,8 +44,13 @@ impl Exchanging<'_> {
             Role::Server => (s2c, c2s),
         };
         self.outbound.send_kex(&NewKeys {})?;
+        // Nothing is compressed before the user is logged in.
+        let compression = match self.authenticated {
+            true => ours.suite.compression,
+            false => Compression::None,
+        };
         self.outbound
-            .switch_keys(ours, session.strict_kex, self.authenticated)?;
+            .switch_keys(ours, session.strict_kex, compression)?;
         if terms.first && session.peer_wants_ext_info {
             ext_info::send_ours(self.role, self.config, self.outbound)?;
         }
