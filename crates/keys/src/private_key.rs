@@ -6,8 +6,6 @@ use core::fmt;
 use crypto::sign::{KeyKind, MLDSA44_ED25519_SEED_BYTES, RsaParts, SignatureScheme};
 use zeroize::Zeroizing;
 
-use crypto::sign::RsaParts;
-
 use crate::algorithm::{KeyType, SignatureAlgorithm};
 use crate::error::KeyError;
 use crate::public_key::{EcCurve, PublicKey};

@@ -202,6 +202,7 @@ tools! {
     parallel_runs_jobs = "parallel" Ssh WholeRun ["parallel", "rsync"];
     docker_reaches_a_service = "docker" Ssh WholeRun ["docker", "python3"];
     buildx_finds_a_builder = "buildx" Ssh WholeRun ["docker", "python3", "target/peers-buildx/docker-buildx"];
+    mariadb_speaks_first = "mariadb" Ssh WholeRun ["mariadbd", "mariadb", "mariadb-install-db", "python3"];
     podman_reaches_a_service = "podman" OwnClient WholeRun ["podman", "python3"];
     libvirt_reaches_its_daemon = "virsh" Ssh WholeRun ["virsh", "libvirtd"];
     emacs_edits_by_tramp = "tramp" Ssh WholeRun ["emacs"];

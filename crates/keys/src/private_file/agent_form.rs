@@ -13,7 +13,6 @@ use crate::certificate::Certificate;
 use crate::error::{KeyError, printable};
 use crate::private_key::{PrivateKey, SecurityKeyHandle};
 use crate::public_key::PublicKey;
-use crypto::sign::RsaParts;
 
 /// A private key as an agent holds it: presented as itself, or by a certificate for it.
 #[derive(Debug, Clone)]

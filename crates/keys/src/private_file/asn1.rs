@@ -14,7 +14,6 @@ use crate::error::KeyError;
 use crate::pem::{self, PemBlock};
 use crate::private_key::{PrivateKey, PrivateKeySecret};
 use crate::public_key::{EcCurve, PublicKey};
-use crypto::sign::RsaParts;
 
 /// Width of the base64 in PEM files.
 const LINE_WIDTH: usize = 64;

@@ -12,7 +12,6 @@ use crate::error::{KeyError, printable};
 use crate::pem;
 use crate::private_key::{PrivateKey, PrivateKeySecret, SecurityKeyHandle};
 use crate::public_key::PublicKey;
-use crypto::sign::RsaParts;
 
 pub(super) const LABEL: &str = "OPENSSH PRIVATE KEY";
 const MAGIC: &[u8] = b"openssh-key-v1\0";

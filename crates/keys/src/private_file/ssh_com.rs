@@ -6,7 +6,6 @@ use zeroize::Zeroizing;
 
 use super::{PrivateFileError, PrivateKey};
 use crate::rfc4716::armored;
-use crypto::sign::RsaParts;
 
 const BEGIN: &str = "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----";
 const END: &str = "---- END SSH2 ENCRYPTED PRIVATE KEY ----";
