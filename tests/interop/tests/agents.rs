@@ -105,6 +105,44 @@ fn restricted_keys_log_in_to_their_destinations_over_each_agent() {
     }
 }
 
+/// The other host's ssh-add asks the forwarded agent to remove all keys.
+#[test]
+fn a_host_removes_no_key_that_it_may_not_see() {
+    let Some(agent) = RealAgent::start_of(Kind::Fulmar, &[]) else {
+        return;
+    };
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let extra = format!("ForwardAgent yes\n{}", agent.line());
+        let config = site.config(&extra);
+        let known = Scratch::new();
+        let line = std::fs::read_to_string(known_hosts(&config)).expect("known hosts");
+        let names = known.write("names", renamed(&line)).display().to_string();
+        let hidden = known.write("key", fixture::text("user_ecdsa256"));
+        let hidden = hidden.display().to_string();
+        let visible = known.write("other", fixture::text("user_rsa"));
+        let visible = visible.display().to_string();
+        let tested = Kind::tested();
+        let _ = add(
+            tested,
+            &agent,
+            &["-q", "-H", &names, "-h", "there", &hidden],
+        );
+        let listed = add(tested, &agent, &["-L"]);
+        let _ = add(tested, &agent, &["-q", &visible]);
+        for command in ["ssh-add -L", "ssh-add -D"] {
+            let mut ssh = client.ssh().expect("a client");
+            ssh.arg("-F").arg(&config).args([HOST, command]);
+            let outcome = finish(&mut ssh, Input::Nothing);
+            assert_eq!(outcome.status, 0, "{command}: {}", outcome.summary());
+            let shown = outcome.stdout.text();
+            assert!(!shown.contains("ecdsa-sha2"), "{shown}");
+        }
+        assert_eq!(add(tested, &agent, &["-L"]), listed);
+        let _ = add(tested, &agent, &["-q", "-D"]);
+    });
+}
+
 /// Known hosts lines of the server with the name `localhost`, which its certificate has, and a host
 /// `there` with another key.
 fn renamed(lines: &str) -> String {
