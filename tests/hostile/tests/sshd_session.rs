@@ -189,6 +189,7 @@ fn forwardings(adversary: &mut Adversary<Tcp>) -> Vec<(&'static str, bool)> {
         ("direct-tcpip", &tcp),
         ("direct-streamlocal@openssh.com", &unix),
         ("tun@openssh.com", &tun),
+        ("tun-segments@fulmar.invalid", &tun),
         ("x11", &tcp),
         ("auth-agent@openssh.com", &Vec::new()),
         ("forwarded-tcpip", &tcp),
@@ -207,6 +208,7 @@ fn forwardings(adversary: &mut Adversary<Tcp>) -> Vec<(&'static str, bool)> {
         });
         granted.push((kind, of_two(adversary, 91, 92)));
     }
+    let path = std::env::temp_dir().join(format!("adversary-{}", std::process::id()));
     for (name, fields) in [
         ("tcpip-forward", [string(b""), vec![0; 4]].concat()),
         (
@@ -215,7 +217,7 @@ fn forwardings(adversary: &mut Adversary<Tcp>) -> Vec<(&'static str, bool)> {
         ),
         (
             "streamlocal-forward@openssh.com",
-            string(b"/tmp/adversary.sock"),
+            string(path.as_os_str().as_encoded_bytes()),
         ),
     ] {
         adversary.say(&GlobalRequest {
@@ -226,14 +228,23 @@ fn forwardings(adversary: &mut Adversary<Tcp>) -> Vec<(&'static str, bool)> {
         granted.push((name, of_two(adversary, 81, 82)));
     }
     let channel = adversary.open_session(99);
-    let mut x11 = vec![0];
-    x11.put_string(b"MIT-MAGIC-COOKIE-1");
-    x11.put_string(b"00\nxauth add");
-    x11.put_u32(0);
-    for (name, fields) in [("x11-req", x11), ("auth-agent-req@openssh.com", Vec::new())] {
+    let x11 = |cookie: &[u8]| {
+        let mut fields = vec![0];
+        fields.put_string(b"MIT-MAGIC-COOKIE-1");
+        fields.put_string(cookie);
+        fields.put_u32(0);
+        fields
+    };
+    for (what, name, fields) in [
+        ("newline in a cookie", "x11-req", x11(b"00\nxauth add")),
+        ("x11-req", "x11-req", x11(b"0123456789abcdef")),
+        ("agent-req", "agent-req", Vec::new()),
+        ("auth-agent-req", "auth-agent-req@openssh.com", Vec::new()),
+    ] {
         adversary.request(channel, name, true, &fields);
-        granted.push((name, of_two(adversary, 99, 100)));
+        granted.push((what, of_two(adversary, 99, 100)));
     }
+    let _ = std::fs::remove_file(path);
     granted
 }
 
@@ -251,15 +262,34 @@ fn of_two(adversary: &mut Adversary<Tcp>, yes: u8, no: u8) -> bool {
 
 #[test]
 fn every_forwarding_is_refused_under_disable_forwarding_and_under_restrict() {
-    for (options, lines) in [
-        ("", &["DisableForwarding yes"][..]),
-        ("restrict ", &["AllowTcpForwarding yes"][..]),
-    ] {
+    let permitted = [
+        "AllowTcpForwarding yes",
+        "X11Forwarding yes",
+        "PermitTunnel yes",
+    ];
+    let mut disabled = permitted.to_vec();
+    disabled.push("DisableForwarding yes");
+    for (options, lines) in [("", &disabled[..]), ("restrict ", &permitted)] {
         let server = Server::with_key_options(options, lines);
         let mut adversary = server.logged_in();
         for (what, granted) in forwardings(&mut adversary) {
             assert!(!granted, "{what} under {options:?} {lines:?}");
         }
+    }
+    // Without them the same requests are granted; no device is made here.
+    let server = Server::with_key_options("", &permitted[..2]);
+    let granted = forwardings(&mut server.logged_in());
+    for (what, expected) in [
+        ("tcpip-forward", true),
+        ("udp-forward@fulmar.invalid", true),
+        ("streamlocal-forward@openssh.com", true),
+        ("newline in a cookie", false),
+        ("x11-req", true),
+        ("x11", false),
+        ("forwarded-tcpip", false),
+        ("tun@openssh.com", false),
+    ] {
+        assert!(granted.contains(&(what, expected)), "{what}: {granted:?}");
     }
 }
 
