@@ -368,30 +368,30 @@ fn holders_of_output() {
     writer.join().expect("no panic").expect("a reader");
 }
 
+/// By the end of its terminal; tests/interop/tests/sessions.rs shows a command without one, which goes on.
 fn a_client_that_leaves_hangs_up() {
     let Some((place, server)) = served("leaves", |_| {}) else {
         return;
     };
-    for flags in [&["-T"][..], &["-tt"]] {
-        let index = server.records.lock().expect("no panic").len();
-        let marker = place.path.join(format!("hup{index}"));
-        let command = format!(
-            "exec 2>/dev/null; trap 'echo hup > {}; exit' HUP; echo ready; while :; do sleep 0.05; done",
-            marker.display()
-        );
-        let mut client = place.begin(&server, flags, &command);
-        client.kill().expect("a kill");
-        client.wait().expect("an end");
-        let record = server.wait_for(index, |record| record.session_exit.is_some());
-        assert_eq!(record.session_exit.as_deref(), Some("exit 0"), "{record:?}");
-        for _ in 0..6000 {
-            if marker.exists() {
-                break;
-            }
-            thread::sleep(std::time::Duration::from_millis(10));
+    let flags = &["-tt"][..];
+    let index = server.records.lock().expect("no panic").len();
+    let marker = place.path.join(format!("hup{index}"));
+    let command = format!(
+        "exec 2>/dev/null; trap 'echo hup > {}; exit' HUP; echo ready; while :; do sleep 0.05; done",
+        marker.display()
+    );
+    let mut client = place.begin(&server, flags, &command);
+    client.kill().expect("a kill");
+    client.wait().expect("an end");
+    let record = server.wait_for(index, |record| record.session_exit.is_some());
+    assert_eq!(record.session_exit.as_deref(), Some("exit 0"), "{record:?}");
+    for _ in 0..6000 {
+        if marker.exists() {
+            break;
         }
-        assert!(marker.exists(), "{flags:?}: the command was hung up on");
+        thread::sleep(std::time::Duration::from_millis(10));
     }
+    assert!(marker.exists(), "{flags:?}: the command was hung up on");
 }
 
 fn sessions_share_a_connection() {
