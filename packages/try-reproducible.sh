@@ -7,6 +7,7 @@
 # Each clone builds by itself: with Cargo's profile `release` that takes twice the time of a release build, and
 # twice that for the tarball.
 set -eu
+unset CARGO_TARGET_DIR
 [ $# -ge 1 ] || { sed -n '5p' "$0" >&2; exit 2; }
 source=$(readlink -f "$(dirname "$0")/..")
 folder=$1
@@ -15,7 +16,10 @@ shift
 mkdir -p "$folder"
 folder=$(readlink -f "$folder")
 for clone in one another-folder-with-a-longer-name; do
-    rm -rf "${folder:?}/$clone"
+    if [ -e "$folder/$clone" ]; then
+        echo "$folder/$clone exists: name a folder without it" >&2
+        exit 2
+    fi
     git clone -q --no-hardlinks "$source" "$folder/$clone"
     (cd "$folder/$clone" && cargo run -q -p xtask -- package "$@") >"$folder/$clone.log" 2>&1 || {
         tail -20 "$folder/$clone.log" >&2

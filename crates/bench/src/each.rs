@@ -244,7 +244,7 @@ fn memory(bench: &Bench, harness: &Harness) -> Vec<BenchGroup> {
     );
     let mut waiting = bench.alternate(waiting, 1, |_| {
         let kib = |hosts: u32| -> Result<f64, Miss> {
-            let command = "echo begun; exec sleep 600";
+            let command = "echo begun; exec sleep 60";
             let end = (2 * REST, RunEnd::Killed);
             let states = watched(harness, (hosts, hosts), command, &[hosts], end)?;
             Ok(states.first().map_or(0.0, |state| in_kib(state.kib)))

@@ -29,8 +29,12 @@ impl Figures {
     fn of(processes: &[u32]) -> Self {
         let mut sum = Self::default();
         for pid in processes {
-            let Ok(rollup) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else {
-                continue;
+            let path = format!("/proc/{pid}/smaps_rollup");
+            let rollup = match fs::read_to_string(&path) {
+                Ok(rollup) => rollup,
+                // It has ended since it was found.
+                Err(_) if !fs::exists(format!("/proc/{pid}")).unwrap_or(true) => continue,
+                Err(error) => panic!("{path}: {error}"),
             };
             sum.private_kib += private_kib(&rollup);
             sum.descriptors += entries(&format!("/proc/{pid}/fd"));

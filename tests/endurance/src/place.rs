@@ -138,8 +138,7 @@ impl Place {
         fixture::file("user_ed25519")
     }
 
-    /// Processes by name: the listener with everything below it but the master's connection and what waits
-    /// for the next one, the agent, and the master.
+    /// Processes by name, each with everything below it: the listener, the agent and the master.
     pub(crate) fn processes(&self) -> [(&'static str, Vec<u32>); 3] {
         let whole = |root: u32| {
             let mut all = vec![root];

@@ -289,11 +289,17 @@ fn killed(place: &Place, random: &mut Random) {
     drop(client);
 }
 
+/// Reloads that the server's log names.
+fn reloads(place: &Place) -> usize {
+    let log = place.site.running.daemon.log();
+    log.matches("Received SIGHUP").count()
+}
+
 fn reload(place: &Place, _random: &mut Random) {
+    let before = reloads(place);
     place.reload();
-    let port = place.site.running.daemon.port;
-    let is_up = until(COMMAND_LIMIT, || {
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
-    });
-    assert!(is_up, "the server does not listen after a reload");
+    let is_done = until(COMMAND_LIMIT, || reloads(place) > before);
+    assert!(is_done, "the log names no reload");
+    let outcome = finish(place.ssh().args([HOST, "echo in"]), Input::Nothing);
+    outcome.assert_in("a login after a reload");
 }

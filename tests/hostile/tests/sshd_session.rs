@@ -451,7 +451,7 @@ fn lies_on_a_live_session_end_the_connection_and_its_processes() {
     for (index, lie) in lies.into_iter().enumerate() {
         let mut adversary = server.logged_in();
         let channel = adversary.open_session(0);
-        adversary.request(channel, "exec", true, &string(b"exec sleep 600"));
+        adversary.request(channel, "exec", true, &string(b"exec sleep 60"));
         adversary.expect(99);
         lie(&mut adversary, channel);
         while adversary.subject.collect().is_some() {}
@@ -566,7 +566,7 @@ fn a_process_is_left_behind_by_no_peer_that_vanishes() {
         if stage >= 4 {
             adversary.login_publickey(server.user.as_bytes(), &user_key());
             let channel = adversary.open_session(0);
-            adversary.request(channel, "exec", true, &string(b"exec sleep 600"));
+            adversary.request(channel, "exec", true, &string(b"exec sleep 60"));
             adversary.expect(99);
         }
     }

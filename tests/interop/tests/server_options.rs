@@ -297,7 +297,7 @@ fn a_client_that_stops_answering_is_cut_off() {
         let site = Site::new(client, server, lines);
         let mut command = site.ssh("");
         command
-            .args([HOST, "echo ready; exec sleep 600"])
+            .args([HOST, "echo ready; exec sleep 60"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut session = Background::start(&mut command).expect("a client");

@@ -111,7 +111,7 @@ fn a_master_that_ends_at_any_point_costs_a_login_or_says_that_the_command_may_ha
 /// Starts a command through the master that does not end, and waits until it runs.
 fn endless(shared: &Shared) -> Background {
     let mark = shared.folder.join("mark");
-    let order = format!("echo ran >> {}; exec sleep 600", mark.display());
+    let order = format!("echo ran >> {}; exec sleep 60", mark.display());
     let mut command = shared.command();
     command
         .args([HOST, &order])
@@ -158,6 +158,21 @@ fn a_command_whose_master_is_killed_or_asked_to_end_is_not_lost_in_silence() {
         let ran = fs::read_to_string(shared.folder.join("mark")).expect("the mark");
         assert_eq!(ran, "ran\n");
     }
+}
+
+#[test]
+fn a_master_that_goes_on_is_not_blamed_for_the_end_of_a_command() {
+    let shared = ours("");
+    let mut running = shared.start("");
+    let asked = shared.ride(&[HOST, "kill -9 $$"], Input::Nothing);
+    assert_is(&asked, 255, "");
+    assert!(
+        !asked.stderr.text().contains("master"),
+        "{}",
+        asked.summary()
+    );
+    assert_eq!(shared.ask("exit", &[]).status, 0);
+    assert!(interop::process::wait(&mut running.0, LIMIT).is_ok());
 }
 
 #[test]

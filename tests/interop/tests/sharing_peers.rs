@@ -342,7 +342,7 @@ fn texts_of_the_connection_pass_between_openssh_and_ours() {
         let mut long = Background::start(
             shared
                 .command()
-                .args([HOST, "sleep 600"])
+                .args([HOST, "sleep 60"])
                 .stdin(Stdio::null()),
         )
         .unwrap();

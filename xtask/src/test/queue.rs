@@ -88,8 +88,11 @@ impl<'a> Queue<'a> {
             let mut later = run(program, self.folder);
             later.seconds += earlier.seconds;
             later.earlier = earlier.failure.take();
+            let output = fs::read(&later.log).unwrap_or_default();
+            for line in skipped(&String::from_utf8_lossy(&output)) {
+                println!("    {line}");
+            }
             if let Some(why) = &later.failure {
-                let output = fs::read(&later.log).unwrap_or_default();
                 println!(
                     "FAILED again: {why}\n{}",
                     String::from_utf8_lossy(&output).trim_end()

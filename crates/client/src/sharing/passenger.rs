@@ -343,6 +343,7 @@ pub(crate) fn ride(
     ];
     let passenger = Passenger {
         line,
+        path: Path::new(path),
         pid,
         plan,
         keeps: adds && lists.iter().any(|list| !list.is_empty()),
@@ -477,6 +478,8 @@ fn unexpected(reply: &MasterReply) -> LineEnd {
 /// A passenger that has found its master.
 struct Passenger<'p> {
     line: Line,
+    /// The master's socket.
+    path: &'p Path,
     /// The master's process, which window changes are relayed to.
     pid: u32,
     plan: &'p Plan,
@@ -524,8 +527,12 @@ impl Passenger<'_> {
                 "Shared connection to {} closed.\r\n",
                 one_line(&options.hostname)
             ));
-        } else if plan.pty.is_none() && journey.is_lost(&plan.what) {
-            error!("the master ended the session without an exit status");
+        } else if plan.pty.is_none() && journey.has_no_end(&plan.what) {
+            // The line closes the same way when a signal has ended the command.
+            match sys::socket::connect_unix(self.path) {
+                Ok(_) => debug2!("the session ended without an exit status"),
+                Err(_) => error!("the master is gone: the session ended without an exit status"),
+            }
         }
         Ok(Ride::Arrived(journey.exit_code(&plan.what)))
     }
@@ -706,7 +713,7 @@ impl Journey {
     }
 
     /// True if the command's end is not known: the master has ended, or the session without a status.
-    fn is_lost(&self, what: &What) -> bool {
+    fn has_no_end(&self, what: &What) -> bool {
         let has_command = !matches!(what, What::Nothing | What::Forward(_));
         has_command && self.status.is_none() && !self.is_interrupted
     }

@@ -136,9 +136,9 @@ fn a_client_that_closes_early_still_hears_the_status() {
     client.send(channel, b"\n");
     client.close(channel);
     assert_eq!(client.finish(channel).status, Some(13));
-    // Neither is over: the command is hung up on, and the channel ends at once.
+    // Neither is over: the channel ends at once, and the command goes on without it.
     let channel = client.session();
-    assert!(client.ask(channel, &exec("echo ready; sleep 100")));
+    assert!(client.ask(channel, &exec("echo ready; sleep 10")));
     client.wait_output("ready");
     client.close(channel);
     client.finish_close(channel);

@@ -14,7 +14,7 @@ import threading
 
 HOST, FOLDER = os.environ["T_HOST"], os.environ["T_DIR"]
 PORTS = os.environ["T_FREE_PORTS"].split()
-LIMIT = 300
+LIMIT = 100
 
 SERVER = """
 import socket, threading

@@ -260,5 +260,5 @@ async fn all() -> Seen {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Seen {
-    tokio::time::timeout(Duration::from_secs(300), all()).await?
+    tokio::time::timeout(Duration::from_secs(100), all()).await?
 }
