@@ -99,6 +99,29 @@ fn restricted_keys_log_in_to_their_destinations_over_each_agent() {
     }
 }
 
+/// The agent holds the key for another destination only, and the key's file is there, too.
+#[test]
+fn a_key_that_the_agent_keeps_to_another_host_is_taken_from_its_file() {
+    let Some(agent) = RealAgent::start_of(Kind::Fulmar, &[]) else {
+        return;
+    };
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let config = site.config(&agent.line());
+        let known = Scratch::new();
+        let line = std::fs::read_to_string(known_hosts(&config)).expect("known hosts");
+        let names = known.write("names", renamed(&line)).display().to_string();
+        let key = known.write("key", fixture::text("user_ed25519"));
+        let key = key.display().to_string();
+        let tested = Kind::tested();
+        let _ = add(tested, &agent, &["-q", "-H", &names, "-h", "there", &key]);
+        let mut ssh = client.ssh().expect("a client");
+        ssh.arg("-F").arg(&config).args([HOST, "echo in"]);
+        finish(&mut ssh, Input::Nothing).assert_in("the key's file");
+        let _ = add(tested, &agent, &["-q", "-D"]);
+    });
+}
+
 /// The other host's ssh-add asks the forwarded agent to remove all keys.
 #[test]
 fn a_host_removes_no_key_that_it_may_not_see() {

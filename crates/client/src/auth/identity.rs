@@ -231,6 +231,32 @@ impl Identity {
 }
 
 impl Identity {
+    /// Takes the secret from the key's file from now on, if the agent does not list the key to the session
+    /// that its connection is bound to: it is restricted to other destinations. False if it is listed, so that the
+    /// agent's refusal stands (the user may have declined), or without such a file.
+    pub(super) fn leaves_agent(&mut self, agent: &mut Agent) -> bool {
+        let (Source::Agent { blob, .. }, Some(path)) = (&self.source, &self.path) else {
+            return false;
+        };
+        let Ok(listed) = agent.client.list() else {
+            return false;
+        };
+        if listed.iter().any(|held| held.blob == *blob) {
+            return false;
+        }
+        match collect::private_file_bytes(path) {
+            Ok(Some(bytes)) if private_file::is_private_key(&bytes) => {
+                self.source = Source::File {
+                    key: None,
+                    bytes,
+                    comment: String::new(),
+                };
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Adds the private key to the agent, if it was read from a file, as `AddKeysToAgent` says.
     pub(super) fn add_to_agent(&self, user_keys: &UserKeyOptions) {
         let wanted = user_keys.add_to_agent;

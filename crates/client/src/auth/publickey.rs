@@ -7,7 +7,7 @@
 use driver::DriverError;
 use keys::SignatureAlgorithm;
 
-use super::identity::Identity;
+use super::identity::{Agent, Identity};
 use super::{Answer, Authenticator};
 use crate::error::ClientError;
 use crate::log::{debug1, debug2, error};
@@ -131,13 +131,17 @@ impl Authenticator<'_> {
         if let Some(agent) = self.agent.as_mut().filter(|_| identity.is_in_agent()) {
             agent.bind(self.driver.connection());
         }
-        let signature = identity.sign(
-            algorithm,
-            &data,
-            self.agent.as_mut(),
-            self.options,
-            self.interaction,
-        );
+        let mut sign = |identity: &mut Identity, agent: Option<&mut Agent>| {
+            identity.sign(algorithm, &data, agent, self.options, self.interaction)
+        };
+        let mut signature = sign(identity, self.agent.as_mut());
+        if signature.is_err()
+            && let Some(agent) = &mut self.agent
+            && identity.leaves_agent(agent)
+        {
+            debug1!("the agent keeps {identity:?} to other destinations");
+            signature = sign(identity, None);
+        }
         let signature = match signature {
             Ok(signature) => signature,
             Err(reason) => {

@@ -4,8 +4,8 @@
 //! A packet length that was damaged in transit can make the receiver wait for bytes that nobody
 //! sends, before the MAC is checked. If an unfinished packet does not grow, the peer is therefore
 //! asked for an answer: its bytes complete the false packet, whose MAC is then wrong. A packet that
-//! grows only by such answers ends the connection. A packet that does not grow at all does not,
-//! because the network may be interrupted. A packet that grows, however slowly, causes no request:
+//! grows only by such answers ends the connection. A packet that does not grow at all does not after the
+//! login, because the network may be interrupted. A packet that grows, however slowly, causes no request:
 //! bytes that arrive after an answer, while no request is open, are not an answer.
 //!
 //! The peer may wait for such a packet too: OpenSSH's server waits indefinitely (9.2, 10.6;
@@ -25,9 +25,9 @@ const UNFINISHED_MS: Millis = 5_000;
 const TAKEN_MS: Millis = 10_000;
 /// Number of answers by which a packet may grow without being completed.
 const MOST_ANSWERS: u32 = 3;
-/// Client: interval between two checks of an unfinished packet before the login is over, milliseconds. Nothing can be asked
-/// then. A server may take long to answer, but not in the middle of a packet: one that has not grown at two
-/// checks in succession ends the connection.
+/// Client: interval between two checks of an unfinished packet before the login is over, milliseconds.
+/// Nothing can be asked then. A server may take long to answer, but not in the middle of a packet: one that
+/// has not grown at two checks in succession ends the connection.
 const UNFINISHED_LOGIN_MS: Millis = 30_000;
 /// Largest size of an answer, bytes; more bytes belong to the packet itself.
 const ANSWER_BYTES: usize = 512;

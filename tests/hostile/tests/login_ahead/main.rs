@@ -737,5 +737,3 @@ fn dropbear_gets_the_session_with_a_key_that_it_took_before() {
         ended(&outcome, 0);
     }
 }
-
-// ---- the guess --------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ pub(super) fn identity(path: &Path) -> Result<Option<IdentityFile>, String> {
 
 /// The file's bytes; an error if it is a private key that others can read, `None` if there is no
 /// such file.
-fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
+pub(super) fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let file = match sys::file::open_regular(path, FollowLinks::Follow) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

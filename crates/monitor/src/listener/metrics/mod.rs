@@ -178,7 +178,11 @@ fn listen_at(path: &Path) -> io::Result<(OwnedFd, SocketFile)> {
     // The socket gets its path when it listens already, so that no other server takes it for one
     // that is abandoned, and its file is known before another server can replace it.
     let number = u32::from_be_bytes(crypto::random::bytes());
-    let first_path = path.with_file_name(format!(".{number:08x}"));
+    let name = format!(".{number:08x}");
+    // No longer than the name itself, which may be as long as an address permits; three digits at least.
+    let own_bytes = path.file_name().map_or(0, |own| own.len());
+    let first_path =
+        path.with_file_name(name.get(..own_bytes.clamp(4, name.len())).unwrap_or(&name));
     let fd = sys::socket::listen_unix(&first_path, BACKLOG, SOCKET_MASK)?;
     let file = std::fs::symlink_metadata(&first_path).map(|found| SocketFile::new(path, &found));
     let linked = link_socket(&first_path, path);
@@ -189,19 +193,25 @@ fn listen_at(path: &Path) -> io::Result<(OwnedFd, SocketFile)> {
 /// Gives the socket at `first_path` the name `path`, too, which a server that has ended may have left.
 fn link_socket(first_path: &Path, path: &Path) -> io::Result<()> {
     let link = || std::fs::hard_link(first_path, path);
+    let taken = || {
+        io::Error::other(
+            "another server may be listening there; each server needs a path of its own",
+        )
+    };
     match link() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             // Another server may be here at the same moment: only the file that was looked at goes.
             let found = SocketFile::at(path)?;
             if !sys::socket::is_abandoned(path) {
-                return Err(io::Error::other(
-                    "another server may be listening there; each server needs a path of its own",
-                ));
+                return Err(taken());
             }
             if found.is_in_place() && !sys::socket::unlink_own_socket(path)? {
                 return Err(error);
             }
-            link()
+            link().map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => taken(),
+                _ => error,
+            })
         }
         linked => linked,
     }

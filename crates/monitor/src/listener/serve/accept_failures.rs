@@ -13,21 +13,25 @@ const INTERVAL_MS: u64 = 60_000;
 pub(super) struct AcceptFailures {
     /// Monotonic milliseconds of the last line.
     told_ms: Option<u64>,
+    /// The system's number of that error.
+    told_error: Option<i32>,
     /// Failures since then.
     untold: u64,
 }
 
 impl AcceptFailures {
-    /// Logs a failure as `WHAT: ERROR`, at most once a minute; the next line has the number of those
-    /// that were left out.
+    /// Logs a failure as `WHAT: ERROR`, the same error at most once a minute; the next line has the number
+    /// of those that were left out.
     pub(super) fn report(&mut self, what: &str, error: &io::Error, now_ms: u64, log: &Log) {
         let is_early = |told_ms: u64| now_ms.saturating_sub(told_ms) < INTERVAL_MS;
-        if self.told_ms.is_some_and(is_early) {
+        let is_same = self.told_error == error.raw_os_error();
+        if is_same && self.told_ms.is_some_and(is_early) {
             self.untold = self.untold.saturating_add(1);
             return;
         }
         let untold = std::mem::take(&mut self.untold);
         self.told_ms = Some(now_ms);
+        self.told_error = error.raw_os_error();
         match untold {
             0 => log.error(&format!("{what}: {error}")),
             _ => log.error(&format!(

@@ -515,6 +515,10 @@ impl SessionChannel {
             .log
             .verbose(&format!("Close session: user {whose} id {id}"));
         driver.set_timer(Token::Drain(self.serial).number(), None);
+        if let (CommandStage::Preparing { rc, .. }, Some(_)) = (&self.stage, &self.terminal) {
+            // It has a session of its own, which the terminal's end does not reach.
+            let _ = rc.signal_group(Signal::HUP);
+        }
         self.release_terminal(driver, context);
         self.unwatch_files(driver);
         drop(driver.detach_endpoint(self.id));
