@@ -233,7 +233,7 @@ impl Identity {
 impl Identity {
     /// Takes the secret from the key's file from now on, if the agent does not list the key to the session
     /// that its connection is bound to: it is restricted to other destinations. False if it is listed, so that the
-    /// agent's refusal stands (the user may have declined), or without such a file.
+    /// agent's refusal is final (the user may have declined), or without such a file.
     pub(super) fn leaves_agent(&mut self, agent: &mut Agent) -> bool {
         let (Source::Agent { blob, .. }, Some(path)) = (&self.source, &self.path) else {
             return false;
