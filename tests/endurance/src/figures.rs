@@ -26,7 +26,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    fn of(processes: &[u32]) -> Self {
+    fn of(processes: &[u32]) -> Result<Self, String> {
         let mut sum = Self::default();
         for pid in processes {
             let path = format!("/proc/{pid}/smaps_rollup");
@@ -34,14 +34,14 @@ impl Figures {
                 Ok(rollup) => rollup,
                 // It has ended since it was found.
                 Err(_) if !fs::exists(format!("/proc/{pid}")).unwrap_or(true) => continue,
-                Err(error) => panic!("{path}: {error}"),
+                Err(error) => return Err(format!("{path}: {error}")),
             };
             sum.private_kib += private_kib(&rollup);
             sum.descriptors += entries(&format!("/proc/{pid}/fd"));
             sum.threads += entries(&format!("/proc/{pid}/task"));
             sum.processes += 1;
         }
-        sum
+        Ok(sum)
     }
 
     /// The values that have grown beyond what is usual, in words.
@@ -96,13 +96,14 @@ impl fmt::Display for Figures {
 pub(crate) struct Mark(Vec<(&'static str, Figures)>);
 
 impl Mark {
-    pub(crate) fn of(place: &Place) -> Self {
+    /// Measures them.
+    ///
+    /// # Errors
+    /// A process that is there and cannot be measured.
+    pub(crate) fn of(place: &Place) -> Result<Self, String> {
         let programs = place.processes().into_iter();
-        Self(
-            programs
-                .map(|(name, processes)| (name, Figures::of(&processes)))
-                .collect(),
-        )
+        let measured = programs.map(|(name, processes)| Ok((name, Figures::of(&processes)?)));
+        measured.collect::<Result<_, String>>().map(Self)
     }
 
     /// The values that have grown, in words.

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use figures::Mark;
 use interop::random::Random;
+use interop::report::panic_text;
 use place::Place;
 use sys::signals::Signal;
 use works::{KINDS, WorkKind};
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(payload) => {
-            eprintln!("endurance: {}", words_of(payload.as_ref()));
+            eprintln!("endurance: {}", panic_text(payload.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -95,17 +96,6 @@ fn parse(arguments: &[String]) -> Option<Wishes> {
         *place = arguments.next()?.parse().ok()?;
     }
     (wishes.minutes > 0 && wishes.mark_minutes > 0).then_some(wishes)
-}
-
-/// The message of a panic.
-fn words_of(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().cloned();
-    let word = || {
-        payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-    };
-    text.or_else(word).unwrap_or_default()
 }
 
 /// How often a kind of work was done, and how often it failed.
@@ -183,7 +173,8 @@ impl Run {
         true
     }
 
-    /// Stops all work, and measures the processes; `None` if works do not end.
+    /// Stops all work, and measures the processes; `None` if works do not end or a process cannot be
+    /// measured.
     fn look(&self) -> Option<Mark> {
         self.is_still.store(true, Ordering::SeqCst);
         let is_at_rest = || self.at_work.load(Ordering::SeqCst) == 0;
@@ -197,6 +188,14 @@ impl Run {
         thread::sleep(STILL);
         let mark = Mark::of(&self.place);
         self.is_still.store(false, Ordering::SeqCst);
+        let mark = match mark {
+            Ok(mark) => mark,
+            Err(why) => {
+                self.count("looks at the processes", false);
+                println!("FAILED: {why}");
+                return None;
+            }
+        };
         let (done, failed) = self.totals();
         let minutes = self.begun.elapsed().as_secs() / 60;
         println!("{minutes:>4} min  {done} works, {failed} failed; {mark}");
@@ -229,7 +228,7 @@ impl Run {
         let kind = pick(&mut random);
         let done = catch_unwind(AssertUnwindSafe(|| (kind.work)(&self.place, &mut random)));
         if let Err(payload) = &done {
-            let why = words_of(payload.as_ref());
+            let why = panic_text(payload.as_ref());
             let seed = self.wishes.seed;
             println!("FAILED {} (seed {seed}, number {number}): {why}", kind.name);
         }

@@ -70,3 +70,11 @@ impl Failures {
         );
     }
 }
+
+/// The message of a panic, by the payload that `catch_unwind` returns; empty if it is no text.
+#[must_use]
+pub fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let owned = payload.downcast_ref::<String>().cloned();
+    let borrowed = || payload.downcast_ref::<&str>().map(ToString::to_string);
+    owned.or_else(borrowed).unwrap_or_default()
+}

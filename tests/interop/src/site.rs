@@ -9,7 +9,7 @@ use crate::account::is_root;
 use crate::peers::ours::{self, Kind, couples};
 use crate::peers::{Running, openssh};
 use crate::process::{COMMAND_LIMIT, Input, Outcome, installed, quoted_command_line, run};
-use crate::report::skipped;
+use crate::report::{panic_text, skipped};
 use crate::scratch::Scratch;
 
 /// The server's name in a client's configuration.
@@ -221,19 +221,11 @@ pub fn each(test: impl Fn(Kind, Kind)) {
     for (client, server) in couples() {
         let result = catch_unwind(AssertUnwindSafe(|| test(client, server)));
         if let Err(payload) = result {
-            let text = payload
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| {
-                    payload
-                        .downcast_ref::<&str>()
-                        .map(|text| (*text).to_owned())
-                })
-                .unwrap_or_default();
             failed.push(format!(
-                "{} ssh -> {} sshd: {text}",
+                "{} ssh -> {} sshd: {}",
                 client.name(),
-                server.name()
+                server.name(),
+                panic_text(payload.as_ref())
             ));
         }
     }

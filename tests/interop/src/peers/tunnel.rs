@@ -8,7 +8,7 @@ use super::ours::Kind;
 use super::{Running, Server, dropbear, openssh, putty, python};
 use crate::fixture;
 use crate::process::Background;
-use crate::report::skipped;
+use crate::report::{panic_text, skipped};
 use crate::scratch::Scratch;
 use crate::suite::Algorithms;
 
@@ -200,8 +200,7 @@ fn each(
             Ok(Ok(())) => {}
             Ok(Err(why)) => skipped(&name, &why),
             Err(payload) => {
-                let text = payload.downcast_ref::<String>().cloned();
-                let (text, log) = (text.unwrap_or_default(), running.daemon.log());
+                let (text, log) = (panic_text(payload.as_ref()), running.daemon.log());
                 failed.push(format!("{name}: {text}; the server: {log:?}"));
             }
         }
