@@ -382,6 +382,20 @@ pub(crate) fn greet(line: &mut Line, deadline: Instant) -> Result<u32, LineEnd> 
     alive(line.next(Some(deadline))?)
 }
 
+/// True if no master answers at `path`. Its listener may outlive its sockets to passengers for a
+/// moment when it is killed, and accept a connection that is closed next. A master that has no time
+/// to answer, or answers oddly, is there.
+fn is_gone(path: &Path) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    let Ok(mut line) = Line::connect(path, deadline) else {
+        return true;
+    };
+    matches!(
+        greet(&mut line, deadline),
+        Err(LineEnd::Closed | LineEnd::Unread | LineEnd::Failed(_))
+    )
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ForwardChange {
     Add,
@@ -529,9 +543,11 @@ impl Passenger<'_> {
             ));
         } else if plan.pty.is_none() && journey.has_no_end(&plan.what) {
             // The line closes the same way when a signal has ended the command.
-            match sys::socket::connect_unix(self.path) {
-                Ok(_) => debug2!("the session ended without an exit status"),
-                Err(_) => error!("the master is gone: the session ended without an exit status"),
+            match is_gone(self.path) {
+                false => debug2!("the session ended without an exit status"),
+                true => error!(
+                    "the master is gone or listens no longer: the session ended without an exit status"
+                ),
             }
         }
         Ok(Ride::Arrived(journey.exit_code(&plan.what)))
