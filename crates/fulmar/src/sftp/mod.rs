@@ -132,7 +132,7 @@ impl Sftp {
         self.ask(|remote| remote.list(path.as_ref(), false, &mut |_| {}))
     }
 
-    /// The attributes of a file; a symbolic link is followed.
+    /// The attributes of a file (STAT); a symbolic link is followed.
     ///
     /// # Errors
     /// As [`Sftp::list`].
@@ -140,7 +140,7 @@ impl Sftp {
         self.ask(|remote| remote.stat(path.as_ref()))
     }
 
-    /// The attributes of a file or symbolic link.
+    /// The attributes of a file or symbolic link itself (LSTAT).
     ///
     /// # Errors
     /// As [`Sftp::list`].
@@ -148,7 +148,8 @@ impl Sftp {
         self.ask(|remote| remote.lstat(path.as_ref()))
     }
 
-    /// The absolute path for `path`.
+    /// The absolute path for `path` (REALPATH), without symbolic links as far as the server resolves
+    /// them.
     ///
     /// # Errors
     /// As [`Sftp::list`].
@@ -156,7 +157,7 @@ impl Sftp {
         self.ask(|remote| remote.realpath(path.as_ref()))
     }
 
-    /// Makes a directory with these permission bits, less the server's umask.
+    /// Makes a directory with these permission bits (such as `0o755`), less the server's umask.
     ///
     /// # Errors
     /// As [`Sftp::list`].
