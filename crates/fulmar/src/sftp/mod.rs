@@ -40,7 +40,9 @@ use crate::client::Session;
 use report::Reporter;
 use transport::ChannelTransport;
 
-pub use ::sftp::Attributes;
+/// Constants for [`Attributes::permissions`] and [`Attributes::is`].
+pub use ::sftp::attributes::mode;
+pub use ::sftp::{Attributes, ExactTimes, Owner, Times, Timestamp};
 pub use report::Progress;
 pub use transfer::options::{Options as CopyOptions, Resume};
 pub use transfer::remote::Entry;
@@ -133,6 +135,16 @@ impl Sftp {
     }
 
     /// The attributes of a file (STAT); a symbolic link is followed.
+    ///
+    /// ```no_run
+    /// # fn show(sftp: &mut fulmar::sftp::Sftp) -> Result<(), fulmar::Error> {
+    /// use fulmar::sftp::mode;
+    ///
+    /// let attributes = sftp.stat("inbox")?;
+    /// assert!(attributes.is(mode::DIRECTORY));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Sftp::list`].
