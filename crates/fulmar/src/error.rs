@@ -29,37 +29,41 @@ pub enum Fault {
 pub enum Error {
     /// A system call failed: for a socket, a file or a new thread.
     Io(Arc<io::Error>),
-    /// A protocol error: one side broke the protocol, or its rules end the connection.
+    /// A protocol error: one side broke the protocol, or its rules end the connection. A DISCONNECT
+    /// of the peer (RFC 4253 §11.1) is [`proto::Error::Disconnected`].
     Protocol(proto::Error),
-    /// The peer closed the connection without DISCONNECT.
+    /// The connection has ended without DISCONNECT: the peer closed it, or this side has.
     Closed,
-    /// The named operation did not complete in time.
+    /// The named operation did not complete within its time limit, which the caller or a `Config` has
+    /// set.
     TimedOut(&'static str),
     /// The host key policy did not accept the server's key.
     HostKey(HostKeyProblem),
-    /// The server refused the login by this method.
+    /// The server refused the login by this method (RFC 4252 §5.1).
     AuthRefused {
         /// Methods that the server still accepts.
         methods: Vec<String>,
         /// True if the proof was accepted and one of `methods` is needed in addition.
         partial_success: bool,
     },
-    /// The password was correct but has expired. Holds the server's text; escape it before
-    /// printing.
+    /// The password was correct but has expired (RFC 4252 §8); the library cannot change it. Holds the
+    /// server's text; escape it before printing.
     PasswordExpired(String),
     /// The key cannot be used to log in: its private part is elsewhere, it does not belong to the
     /// certificate, or the server accepts none of its algorithms.
     UnusableKey(String),
     /// The agent cannot be reached or gave an invalid answer.
     Agent(String),
-    /// The peer refused the channel.
+    /// The peer refused the channel (RFC 4254 §5.1).
     ChannelRefused {
-        /// Reason code, RFC 4254 §5.1.
+        /// Reason code: 1 prohibited, 2 connect failed, 3 unknown channel type, 4 resource shortage
+        /// (RFC 4254 §5.1); others are possible.
         reason: u32,
         /// The peer's text; escape it before printing.
         description: String,
     },
-    /// The peer refused the named channel request (`exec`, `pty-req`, …).
+    /// The peer refused the named channel request (`exec`, `pty-req`, …; RFC 4254 §5.4) or global request
+    /// (`tcpip-forward`, …; RFC 4254 §4).
     RequestRefused(&'static str),
     /// The peer closed the channel.
     ChannelClosed,
@@ -70,7 +74,8 @@ pub enum Error {
     },
     /// The SFTP server refused a request, lacks an extension, or gave an invalid answer.
     Sftp {
-        /// The server's status code (draft-ietf-secsh-filexfer-02 §7), if it refused.
+        /// The server's status code (draft-ietf-secsh-filexfer-02 §7: 2 no such file, 3 permission
+        /// denied, 4 failure, …), if it refused.
         code: Option<u32>,
         /// The reason, escaped.
         text: String,
@@ -121,7 +126,7 @@ pub enum HostKeyProblem {
 }
 
 impl Error {
-    /// Who is responsible for the error.
+    /// Who must change something before a retry can succeed.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {

@@ -8,11 +8,12 @@ use proto::channel::Request;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pty {
-    /// Value of `TERM`.
+    /// Value of `TERM`, such as `xterm-256color`. A server's handler gets it with invalid UTF-8
+    /// replaced.
     pub term: String,
-    /// Width, characters.
+    /// Width, characters; 0 if unknown. Its size in pixels is always sent as 0 (unknown).
     pub columns: u32,
-    /// Height, rows.
+    /// Height, rows; 0 if unknown.
     pub rows: u32,
     /// Encoded terminal modes (RFC 4254 §8); one byte 0 for none.
     pub modes: Vec<u8>,
@@ -45,11 +46,13 @@ impl Pty {
 /// How a command ended (RFC 4254 §6.10).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
-    /// The command ended with this status.
+    /// The command ended with this status: on Unix 0 to 255, 0 for success; the protocol permits any
+    /// number.
     Status(u32),
     /// A signal ended the command.
     Signal {
-        /// The signal's name without `SIG`.
+        /// The signal's name without `SIG`, such as `TERM`. From a server, it may be any text: escape
+        /// it before printing.
         name: String,
         /// True if a core was dumped.
         core_dumped: bool,

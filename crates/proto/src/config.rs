@@ -56,12 +56,13 @@ impl Compression {
     }
 }
 
-/// Algorithms and limits of a connection. Lists hold wire names in order of preference.
+/// Algorithms and limits of a connection. Lists hold wire names in order of preference. Fields may be
+/// added: begin with [`TransportConfig::default`], whose lists are a server's.
 #[derive(Debug, Clone)]
 pub struct TransportConfig {
-    /// Key exchange methods.
+    /// Key exchange methods (RFC 4253 §7.1).
     pub kex: Vec<String>,
-    /// Host key algorithms.
+    /// Host key algorithms (RFC 4253 §7.1). Default: Ed25519 and RSA with SHA-2.
     pub host_key_algorithms: Vec<String>,
     /// Algorithms with which a certificate authority may sign the server's certificate. The authority
     /// of another certificate is not parsed: the owner decides about the plain key.
@@ -76,27 +77,32 @@ pub struct TransportConfig {
     pub deflate: DeflateSettings,
     /// The first bytes that we send.
     pub opening: OpeningBytes,
-    /// Rekey after this many bytes in either direction; `None` for the cipher's own limit.
+    /// Rekey after this many bytes in either direction (RFC 4253 §9); `None`, the default, for the
+    /// cipher's own limit.
     pub rekey_bytes: Option<u64>,
-    /// Rekey after this many milliseconds; `None` for no limit.
+    /// Rekey after this many milliseconds; `None`, the default, for no limit.
     pub rekey_ms: Option<Millis>,
-    /// After login, send a keepalive after this many milliseconds without input; `None` for never.
+    /// After login, send a keepalive after this many milliseconds without input; `None`, the default,
+    /// for never.
     pub alive_interval_ms: Option<Millis>,
-    /// Maximum number of unanswered keepalives.
+    /// Maximum number of unanswered keepalives, after which the connection ends; 0 for no limit.
+    /// Default: 3.
     pub alive_count_max: u32,
-    /// RSA host keys below this many bits are refused.
+    /// RSA keys below this many bits are refused. Default: 2048.
     pub min_rsa_bits: usize,
-    /// Server: signature algorithms announced in `server-sig-algs`.
+    /// Server: signature algorithms announced in `server-sig-algs` (RFC 8308 §3.1).
     pub peer_signature_algorithms: Vec<String>,
-    /// Maximum number of open channels.
+    /// Maximum number of open channels. Default: 4,096, as many as `window_memory_bytes` suffices for.
     pub max_channels: usize,
     /// Server: the owner answers requests to listen for the client (`Event::GlobalRequest`); false
-    /// refuses them.
+    /// refuses them. Default: false.
     pub answers_forward_requests: bool,
     /// Maximum total size of the receive windows of all channels, bytes: the amount of a peer's
-    /// data that is kept while no consumer takes it. Below 64 KiB no channel can be opened.
+    /// data that is kept while no consumer takes it. Default: 256 MiB. Below 64 KiB no channel can
+    /// be opened.
     pub window_memory_bytes: u64,
-    /// Client: smallest, preferred and largest size for group exchange, bits.
+    /// Client: smallest, preferred and largest size for group exchange, bits (RFC 4419 §3). Default:
+    /// 2048, 3072, 8192.
     pub group_exchange_bits: (u32, u32, u32),
     /// Client: the guess of the key exchange.
     pub guess: KexGuess,

@@ -175,7 +175,7 @@ pub enum AuthMethod {
     },
 }
 
-/// What a client's successful login was based on.
+/// What a client's successful login was based on (RFC 4252).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthProof {
     /// The client proved its identity with a key, a password, or an answer to a prompt.

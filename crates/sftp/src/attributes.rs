@@ -39,8 +39,8 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// Access and modification time with nanosecond resolution: the extended attribute
-/// [`vendor::EXACT_TIMES`].
+/// Access and modification time with nanosecond resolution: an extended attribute of Fulmar
+/// (docs/PROTOCOL.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExactTimes {
     /// Last access.
@@ -63,21 +63,23 @@ impl From<ExactTimes> for Times {
     }
 }
 
-/// ATTRS: `None` fields are absent from the message. Extended attributes of other vendors are
-/// ignored.
+/// ATTRS (draft-ietf-secsh-filexfer-02 §5): `None` fields are absent from the message. Extended
+/// attributes of other vendors are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes {
     /// Length of the file, bytes.
     pub size: Option<u64>,
     /// Owning user and group.
     pub owner: Option<Owner>,
-    /// File type and permission bits, as in `st_mode`.
+    /// File type and permission bits, as in `st_mode`; see [`mode`].
     pub permissions: Option<u32>,
-    /// Times in whole seconds.
+    /// Times in whole seconds since 1970.
     pub times: Option<Times>,
-    /// Times in nanoseconds; sent only to a peer that has [`vendor::EXACT_TIMES`].
+    /// Times in nanoseconds, a vendor extension of Fulmar (docs/PROTOCOL.md); sent only to a peer that
+    /// has it.
     pub exact_times: Option<ExactTimes>,
-    /// True if OPEN carries [`vendor::SOLE_WRITER`].
+    /// True if OPEN says that nobody else writes to the file, a vendor extension of Fulmar
+    /// (docs/PROTOCOL.md).
     pub sole_writer: bool,
 }
 

@@ -13,12 +13,13 @@ pub enum Resume {
     Proven,
 }
 
-/// Options of a copy.
+/// Options of a copy; by default all are off. Fields may be added: write `..Default::default()` for
+/// those that you do not set.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Copy directories with their contents.
+    /// Copy directories with their contents, at most 64 levels deep.
     pub recursive: bool,
-    /// Preserve times and modes.
+    /// Preserve times of access and modification, and permission bits.
     pub preserve: bool,
     /// Follow symbolic links within directories; otherwise skip them.
     pub follow_links: bool,
@@ -26,13 +27,13 @@ pub struct Options {
     pub resume: Resume,
     /// Flush the content to the disk before the copy of a file counts as complete.
     pub sync: bool,
-    /// Preserve holes.
+    /// Preserve holes: parts of a file that the file system does not store, because they are zeros.
     pub sparse: bool,
     /// Write to a part file and rename it, so that the target appears complete or not at all.
     pub atomic: bool,
     /// Compare the content of both ends after the copy.
     pub verify: bool,
-    /// Maximum rate in bytes per second; 0 for no limit.
+    /// Maximum rate of all files of the copy together, bytes per second; 0 for no limit.
     pub limit_bytes: u64,
 }
 

@@ -27,21 +27,23 @@ pub struct Prompts<'a> {
     pub name: &'a str,
     /// Text to show above the prompts; may be empty.
     pub instruction: &'a str,
-    /// The prompts, in order; may be empty.
+    /// The prompts, in order; may be empty, and then the answer is an empty list.
     pub prompts: &'a [Prompt],
 }
 
-/// A closure that returns one answer for each prompt.
+/// A closure that returns one answer for each prompt, in the same order. With another number of answers
+/// the login fails with [`Error::Misuse`]. It may take as long as a person needs.
 pub type Ask<'a> = dyn FnMut(&Prompts<'_>) -> Vec<Zeroizing<String>> + 'a;
 
-/// An authentication method with its secret.
+/// An authentication method with its secret (RFC 4252). Secrets are sent only over the encrypted
+/// connection, to a server whose host key the policy has accepted.
 #[non_exhaustive]
 pub enum Auth<'a> {
-    /// Method `none`: some servers want no proof.
+    /// Method `none` (RFC 4252 §5.2): some servers want no proof.
     None,
-    /// A private key.
+    /// Method `publickey` with a private key (RFC 4252 §7).
     Key(&'a PrivateKey),
-    /// A private key and the certificate for its public key.
+    /// A private key and the certificate for its public key (OpenSSH's PROTOCOL.certkeys).
     Certificate(&'a PrivateKey, &'a Certificate),
     /// A key of type `ed25519-sk` or `ecdsa-sk`, whose secret is in a security key: the login waits
     /// until somebody touches it. The certificate, if there is one, is for the key.
@@ -54,10 +56,11 @@ pub enum Auth<'a> {
     Agent,
     /// The keys of the agent at this socket, in the agent's order, at most 256.
     AgentAt(&'a Path),
-    /// A password.
+    /// Method `password` (RFC 4252 §8).
     Password(&'a str),
-    /// Method `keyboard-interactive`: a closure that returns one answer for each prompt. It is
-    /// called for each round, at most 32 times.
+    /// Method `keyboard-interactive` (RFC 4256): a closure that returns one answer for each prompt. It
+    /// is called for each round of prompts, at most 32 times; a server that asks more often breaks the
+    /// protocol.
     KeyboardInteractive(&'a mut Ask<'a>),
 }
 
@@ -107,7 +110,7 @@ impl<'a> SecurityKeyAccess<'a> {
         }
     }
 
-    /// By a library with the functions of OpenSSH's sk-api.h instead.
+    /// By the shared library at this path instead, which has the functions of OpenSSH's sk-api.h.
     pub fn library(mut self, library: &'a Path) -> Self {
         self.reach.library = Some(library);
         self

@@ -51,13 +51,15 @@ impl Channel {
         }
     }
 
-    /// Ends the command's standard input; later writes fail.
+    /// Ends the command's standard input (EOF, RFC 4254 §5.3), after the bytes written before; later
+    /// writes fail.
     pub fn send_eof(&self) {
         self.core.send_eof();
     }
 
-    /// Waits until the command has ended. Read its output before or at the same time: a command
-    /// whose output nobody reads may never end.
+    /// Waits without limit until the command has ended, and returns its exit (RFC 4254 §6.10);
+    /// [`Exit::Unknown`] for a channel that is no command. Read its output before or at the same time: a
+    /// command whose output nobody reads may never end.
     ///
     /// # Errors
     /// The cause, if the connection ended before the command did.
@@ -69,8 +71,9 @@ impl Channel {
     /// the command.
     ///
     /// # Errors
-    /// [`Error::TooMuchOutput`] if both streams together exceed `limit_bytes`; otherwise why the
-    /// connection ended.
+    /// [`Error::TooMuchOutput`] if both streams together exceed `limit_bytes`; [`Error::TimedOut`] if no
+    /// output arrives for the time of [`Channel::set_read_timeout`]; otherwise why the connection
+    /// ended.
     pub fn output(self, limit_bytes: usize) -> Result<Output, Error> {
         self.send_eof();
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -113,8 +116,8 @@ impl Channel {
         })
     }
 
-    /// Sends a signal by its name without `SIG` (RFC 4254 §6.9). The server does not report whether
-    /// it delivers the signal.
+    /// Sends a signal by its name without `SIG`, such as `TERM` (RFC 4254 §6.9). The server does not
+    /// report whether it delivers the signal.
     ///
     /// # Errors
     /// As [`Channel::window_change`].
@@ -124,8 +127,8 @@ impl Channel {
         })
     }
 
-    /// Sends any other channel request and waits for the answer; true if the server granted it.
-    /// `fields` are the encoded fields after `want reply`.
+    /// Sends any other channel request (RFC 4254 §5.4) and waits without limit for the answer; true if
+    /// the server granted it. `fields` are the encoded fields (RFC 4251 §5) after `want reply`.
     ///
     /// # Errors
     /// [`Error::ChannelClosed`], or why the connection ended.
@@ -145,7 +148,8 @@ impl fmt::Debug for Channel {
 
 channel_data!(Channel);
 
-/// Reads a command's standard error. Keeps the channel open until it is dropped.
+/// Reads a command's standard error (RFC 4254 §5.2), and returns 0 bytes at its end. Keeps the channel
+/// open until it is dropped. [`Channel::set_read_timeout`] counts for it, too.
 #[derive(Clone)]
 pub struct Stderr {
     core: Arc<ChannelCore>,

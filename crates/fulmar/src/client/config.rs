@@ -45,17 +45,19 @@ impl LoginCache {
 #[non_exhaustive]
 pub struct Config {
     /// Algorithms in order of preference, rekeying and keepalive. The lists take the names of
-    /// ssh_config's Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms.
+    /// ssh_config's Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms. The default lists are those of
+    /// `fulmar ssh`; keys are exchanged again at the cipher's own limit, and no keepalives are sent.
     pub transport: TransportConfig,
     /// Decides whether the server's host key is accepted.
     pub host_key: Box<dyn HostKeyPolicy>,
-    /// Time limit of the TCP connection, for each of the host's addresses. Default: 30 seconds.
+    /// Time limit of the TCP connection, for each of the host's addresses. Default: 30 seconds. With
+    /// zero, connecting fails.
     pub connect_timeout: Duration,
-    /// Time limit from the TCP connection to the end of the first key exchange. Default: 60
-    /// seconds.
+    /// Time limit from the TCP connection to the end of the first key exchange, in whole
+    /// milliseconds, at least one. Default: 60 seconds.
     pub handshake_timeout: Duration,
-    /// Time limit for each of the server's answers during authentication. Default: `None`, no
-    /// limit, since the server may wait for a person.
+    /// Time limit for each of the server's answers during authentication, in whole milliseconds, at
+    /// least one. Default: `None`, no limit, since the server may wait for a person.
     pub auth_timeout: Option<Duration>,
     /// Sends the first request of the login together with the end of the key exchange, and the
     /// requests of the first channel together with its CHANNEL_OPEN, without waiting for the server's

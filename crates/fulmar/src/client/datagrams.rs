@@ -60,9 +60,10 @@ impl Datagrams {
     /// length, which may be 0 and is at most that of `buffer`.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] after the end of the flow; [`io::ErrorKind::TimedOut`] or
-    /// `WouldBlock` after the time of [`Datagrams::set_read_timeout`], after which it may be called
-    /// again; otherwise why the connection has ended.
+    /// [`io::ErrorKind::UnexpectedEof`] after the end of the flow; [`io::ErrorKind::TimedOut`] after
+    /// the time of [`Datagrams::set_read_timeout`], after which it may be called again;
+    /// [`io::ErrorKind::InvalidData`] if the server breaks the format; otherwise why the connection has
+    /// ended.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -90,7 +91,8 @@ impl Datagrams {
         }
     }
 
-    /// Limits the time for which [`Datagrams::recv`] waits; `None`, the default, is no limit.
+    /// Limits the time for which [`Datagrams::recv`] waits; `None`, the default, is no limit, and with
+    /// zero it does not wait.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {
         self.channel.set_read_timeout(timeout);
     }

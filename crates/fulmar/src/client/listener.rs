@@ -60,7 +60,8 @@ impl RemoteListener {
         Ok((Channel::new(core), from))
     }
 
-    /// Sets the time limit of [`RemoteListener::accept`]; `None`, the default, waits without limit.
+    /// Sets the time limit of each [`RemoteListener::accept`] that begins later; `None`, the default,
+    /// waits without limit, and zero does not wait.
     pub fn set_accept_timeout(&self, timeout: Option<Duration>) {
         *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
     }

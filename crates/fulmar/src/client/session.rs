@@ -81,13 +81,14 @@ fn dial(host: &str, port: u16, config: &Config) -> io::Result<TcpStream> {
 }
 
 impl Session {
-    /// Connects to a host, trying its addresses in order, exchanges keys, and lets
-    /// [`Config::host_key`] check the host key.
+    /// Connects to a host, trying its addresses in order, exchanges keys (RFC 4253), and lets
+    /// [`Config::host_key`] check the host key. `host` is a name, which the system looks up, or an IP
+    /// address. ssh_config is not read.
     ///
     /// # Errors
     /// [`Error::HostKey`] if the policy refuses the key; [`Error::TimedOut`] after
-    /// [`Config::handshake_timeout`]; [`Error::Io`] if no address can be connected to; otherwise
-    /// why the key exchange failed.
+    /// [`Config::handshake_timeout`]; [`Error::Io`] if the host has no address or none can be
+    /// connected to within [`Config::connect_timeout`]; otherwise why the key exchange failed.
     pub fn connect(host: &str, port: u16, mut config: Config) -> Result<Self, Error> {
         let stream = dial(host, port, &config)?;
         match Self::begin(stream.into(), host, port, &mut config, Caution::None) {
@@ -176,7 +177,7 @@ impl Session {
         })
     }
 
-    /// Logs in. After [`Error::AuthRefused`], [`Error::PasswordExpired`], [`Error::UnusableKey`] or
+    /// Logs in (RFC 4252). After [`Error::AuthRefused`], [`Error::PasswordExpired`], [`Error::UnusableKey`] or
     /// [`Error::Agent`] another method may be tried; after a partial success, with the same user
     /// name. After other errors the session is over.
     ///
@@ -314,7 +315,8 @@ impl Session {
         }
     }
 
-    /// Starts a command. The server's shell splits the command line.
+    /// Starts a command (RFC 4254 §6.5). The shell of the user at the server splits the command line:
+    /// quote what it must not interpret.
     ///
     /// # Errors
     /// [`Error::ChannelRefused`] or [`Error::RequestRefused`] if the server refuses;
@@ -331,7 +333,7 @@ impl Session {
         self.start().run(command)
     }
 
-    /// Starts the user's shell on a terminal.
+    /// Starts the user's shell on a terminal (RFC 4254 §6.2, §6.5).
     ///
     /// # Errors
     /// As [`Session::exec`].
@@ -339,7 +341,7 @@ impl Session {
         self.start().pty(pty).shell()
     }
 
-    /// Starts a subsystem, such as `sftp`.
+    /// Starts a subsystem (RFC 4254 §6.5), such as `sftp`.
     ///
     /// # Errors
     /// As [`Session::exec`].
@@ -425,7 +427,8 @@ impl Session {
     }
 
     /// Opens a channel of any type (RFC 4254 §5.1), such as one of your own, `name@example.org`.
-    /// `fields` are the encoded fields that follow the maximum packet size in CHANNEL_OPEN.
+    /// `fields` are the encoded fields (RFC 4251 §5) that follow the maximum packet size in
+    /// CHANNEL_OPEN.
     ///
     /// # Errors
     /// As [`Session::connect_tcp`].
@@ -447,8 +450,8 @@ impl Session {
         Ok(Channel::new(ChannelCore::new(opened, Arc::clone(handle))))
     }
 
-    /// Starts a key exchange now. Without this call, keys are exchanged at the limits in
-    /// [`Config::transport`].
+    /// Starts a key exchange now (RFC 4253 §9), and does not wait for its end. Without this call, keys
+    /// are exchanged at the limits in [`Config::transport`].
     ///
     /// # Errors
     /// [`Error::Misuse`] before the login; otherwise why the connection has ended.
@@ -456,7 +459,8 @@ impl Session {
         self.handle()?.send(Command::Rekey)
     }
 
-    /// The banner that the server sent before the login, at most 64 KiB; escape it before printing.
+    /// The banner that the server sent before the login (RFC 4252 §5.4), at most 64 KiB, the rest is
+    /// dropped; empty if there was none. Escape it before printing.
     #[must_use]
     pub fn banner(&self) -> String {
         self.banner.clone()
@@ -469,19 +473,20 @@ impl Session {
         self.proof
     }
 
-    /// The server's version line.
+    /// The server's version line without its line end (RFC 4253 §4.2), such as `SSH-2.0-OpenSSH_9.2`.
+    /// Escape it before printing.
     #[must_use]
     pub fn peer_version(&self) -> &str {
         &self.peer_version
     }
 
-    /// Blob of the server's key or certificate.
+    /// Blob of the server's key or certificate (RFC 4253 §6.6), which the policy has accepted.
     #[must_use]
     pub fn host_key(&self) -> &[u8] {
         &self.host_key
     }
 
-    /// The algorithms that the first key exchange agreed on.
+    /// The algorithms that the first key exchange agreed on (RFC 4253 §7.1).
     #[must_use]
     pub fn negotiated(&self) -> Option<&Negotiated> {
         self.negotiated.as_ref()
@@ -505,7 +510,8 @@ enum StartTarget<'s> {
     LogIn(&'s mut Session, &'s str, Auth<'s>),
 }
 
-/// A command, shell or subsystem to be started.
+/// A command, shell or subsystem to be started, on a channel of its own. The requests are sent in the
+/// order of the calls, when the last one starts it.
 #[derive(Debug)]
 pub struct Start<'s> {
     session: StartTarget<'s>,
@@ -513,15 +519,16 @@ pub struct Start<'s> {
 }
 
 impl Start<'_> {
-    /// Requests a terminal; starting fails with [`Error::RequestRefused`] if the server refuses it.
+    /// Requests a terminal (RFC 4254 §6.2). The command's standard error then arrives as standard
+    /// output. Starting fails with [`Error::RequestRefused`] if the server refuses it.
     #[must_use]
     pub fn pty(mut self, pty: &Pty) -> Self {
         self.requests.push((pty.to_request(), names::REQUEST_PTY));
         self
     }
 
-    /// Sends an environment variable; most servers accept only configured names, and do not report
-    /// which they ignore.
+    /// Sends an environment variable (RFC 4254 §6.4). Most servers accept only configured names
+    /// (OpenSSH's `AcceptEnv`) and do not report which they ignore.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         let request = Request::Env {

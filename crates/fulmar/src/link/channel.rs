@@ -163,14 +163,16 @@ impl Drop for ChannelCore {
 macro_rules! channel_data {
     ($channel:ty) => {
         impl $channel {
-            /// Sets the time limit of a read; `None`, the default, waits without limit. A read that
-            /// exceeds it fails with [`std::io::ErrorKind::TimedOut`].
+            /// Sets the time limit of each read; `None`, the default, waits without limit, and zero
+            /// does not wait. A read that exceeds it fails with [`std::io::ErrorKind::TimedOut`], and may
+            /// be repeated. The limit counts for everything that reads this channel.
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) {
                 self.core.state.set_read_timeout(timeout);
             }
 
-            /// Sets the time limit of a write; `None`, the default, waits without limit. A write
-            /// that exceeds it fails with [`std::io::ErrorKind::TimedOut`].
+            /// Sets the time limit of each write; `None`, the default, waits without limit. A write
+            /// that exceeds it fails with [`std::io::ErrorKind::TimedOut`], and has written nothing.
+            /// The limit counts for everything that writes to this channel.
             ///
             /// # Errors
             /// [`std::io::ErrorKind::InvalidInput`] for a timeout of zero.
@@ -190,7 +192,8 @@ macro_rules! channel_data {
                 self.core.try_read(proto::Stream::Data, buf)
             }
 
-            /// Writes the bytes that the channel accepts now, without waiting.
+            /// Writes the bytes that the channel accepts now, without waiting, and returns their
+            /// number.
             ///
             /// # Errors
             /// [`std::io::ErrorKind::WouldBlock`] if it accepts none; otherwise why the connection

@@ -54,8 +54,8 @@ impl Method {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Attempt<'a> {
-    /// The user name, as the client sent it. It may contain any characters: do not build paths or
-    /// commands from it.
+    /// The user name, as the client sent it, valid UTF-8. It may contain any characters, also none: do
+    /// not build paths or commands from it.
     pub user: &'a str,
     /// The client's address, if the stream has one.
     pub peer: Option<SocketAddr>,
@@ -83,7 +83,7 @@ impl From<bool> for Decision {
 /// One step of a keyboard-interactive dialogue.
 #[derive(Debug)]
 pub enum Dialogue {
-    /// Ask these questions. Without prompts, the client shows the instruction only.
+    /// Ask these questions (RFC 4256 §3.2). Without prompts, the client shows the instruction only.
     Ask {
         /// Title; may be empty.
         name: String,
@@ -96,12 +96,14 @@ pub enum Dialogue {
     Done(Decision),
 }
 
-/// Decides who may log in. Every method refuses unless it is implemented. To keep the existence of
-/// users secret, an implementation must take as long for an unknown user as for a known one.
+/// Decides who may log in. Every method refuses unless it is implemented. The calls of one connection
+/// come one after the other, on the connection's thread, which does nothing else meanwhile; those of
+/// several connections come at the same time. To keep the existence of users secret, an implementation
+/// must take as long for an unknown user as for a known one.
 pub trait Authenticator: Send + Sync {
-    /// The methods to name to a client after a refusal or [`Decision::Partial`]. Other methods are
-    /// refused without a call to this trait, except `none`, which is never named and always passed
-    /// to [`Authenticator::none`].
+    /// The methods to name to a client after a refusal or [`Decision::Partial`] (RFC 4252 §5.1). Other
+    /// methods are refused without a call to this trait, except `none`, which is never named and always
+    /// passed to [`Authenticator::none`]. The default names all others.
     fn methods(&self, attempt: &Attempt<'_>) -> Vec<Method> {
         let _ = attempt;
         vec![
@@ -111,19 +113,20 @@ pub trait Authenticator: Send + Sync {
         ]
     }
 
-    /// Decides about a user without any proof.
+    /// Decides about a user without any proof (RFC 4252 §5.2).
     fn none(&self, attempt: &Attempt<'_>) -> Decision {
         let _ = attempt;
         Decision::Reject
     }
 
-    /// Decides about a password. Compare in constant time.
+    /// Decides about a password (RFC 4252 §8), which is UTF-8 if the client follows the RFC. Compare in
+    /// constant time.
     fn password(&self, attempt: &Attempt<'_>, password: &[u8]) -> Decision {
         let _ = (attempt, password);
         Decision::Reject
     }
 
-    /// Decides about a key of the user. Also called for keys that the client only asks about; the
+    /// Decides about a key of the user (RFC 4252 §7). Also called for keys that the client only asks about; the
     /// user is logged in only after the signature was verified.
     fn public_key(&self, attempt: &Attempt<'_>, key: &PublicKey) -> Decision {
         let _ = (attempt, key);
@@ -138,7 +141,7 @@ pub trait Authenticator: Send + Sync {
         Decision::Reject
     }
 
-    /// The next step of a dialogue. `round` counts from 0 to at most 31; `answers` are the answers
+    /// The next step of a dialogue (RFC 4256). `round` counts from 0 to at most 31; `answers` are the answers
     /// to the prompts of the previous round.
     fn keyboard_interactive(
         &self,

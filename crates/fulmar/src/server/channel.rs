@@ -37,8 +37,9 @@ impl Channel {
         self.pty.as_ref()
     }
 
-    /// Environment variables that the client sent, at most 64. They are untrusted: use only those
-    /// that you know.
+    /// Environment variables that the client sent (RFC 4254 §6.4), at most 64, each with at most 4,096
+    /// bytes of name and value together; others were refused. They are untrusted: use only those that you
+    /// know.
     #[must_use]
     pub fn env(&self) -> &[(String, String)] {
         &self.env
@@ -53,7 +54,8 @@ impl Channel {
     }
 
     /// Waits for the next change of the window's size, signal or break; `None` if the channel has
-    /// ended or `timeout` is over. At most 64 unread ones are kept, the latest.
+    /// ended or `timeout` is over; a `timeout` of `None` waits without limit. At most 64 unread ones are
+    /// kept, the latest.
     #[must_use]
     pub fn next_happening(&self, timeout: Option<Duration>) -> Option<Happening> {
         self.core.state.next_happening(timeout)

@@ -19,24 +19,31 @@ const LOGIN_GRACE: Duration = Duration::from_secs(120);
 /// The settings of a [`Server`](super::Server).
 #[non_exhaustive]
 pub struct Config {
-    /// The server's host keys; the client chooses among their types.
+    /// The server's host keys, at least one; the client chooses among their types. Certificates of
+    /// hosts are not supported.
     pub host_keys: Vec<PrivateKey>,
     /// Algorithms in order of preference, rekeying, keepalive, and the most channels of one
-    /// connection (default 10). `peer_signature_algorithms` are those that users may sign with.
+    /// connection (`max_channels`, default 10). `peer_signature_algorithms` are those that users may
+    /// sign with. By default keys are exchanged again at the cipher's own limit, and no keepalives are
+    /// sent.
     pub transport: TransportConfig,
-    /// Text that clients show before the login; none by default.
+    /// Text that clients show before the login (RFC 4252 §5.4); none by default. Its lines end in CR LF.
     pub banner: Option<String>,
-    /// Number of failed attempts after which the server disconnects. Default: 6.
+    /// Number of failed attempts after which the server disconnects; method `none` does not count.
+    /// Default: 6, as OpenSSH's MaxAuthTries. With 0 the server disconnects after any refusal, even of
+    /// method `none`.
     pub max_auth_tries: u32,
-    /// Time limit of the login. Default: 120 seconds.
+    /// Time limit from the TCP connection to the login. Default: 120 seconds, as OpenSSH's
+    /// LoginGraceTime; unlike there, zero is no time, so that nobody can log in.
     pub login_grace: Duration,
-    /// Least time before a wrong password, answer or signature is refused. Default: 50 ms.
+    /// Least time before a wrong password, answer or signature is refused; the connection's thread
+    /// waits for it. Default: 50 ms.
     pub failure_delay: Duration,
     /// Most connections at a time, each with a thread. Further connections are closed at once.
     /// Default: 256.
     pub max_connections: usize,
-    /// Most connections at a time that are not logged in. Further connections are closed at once.
-    /// Default: 64.
+    /// Most connections at a time that are not logged in, as OpenSSH's MaxStartups. Further connections
+    /// are closed at once. Default: 64.
     pub max_logins: usize,
     /// Limits the threads that encrypt and decrypt for each connection, the connection's own
     /// included. The default, [`CryptoThreads::Auto`], adds threads during bulk transfers while

@@ -45,7 +45,7 @@ pub enum Forward {
     },
 }
 
-/// What a channel is for.
+/// What a channel is for (RFC 4254 §6.5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
@@ -53,7 +53,7 @@ pub enum Start {
     Exec(Vec<u8>),
     /// A shell.
     Shell,
-    /// A subsystem by name.
+    /// A subsystem by name; bytes that are not UTF-8 are replaced.
     Subsystem(String),
     /// A channel of a type other than `session`, which [`Handler::accepts_channel`] accepted.
     Channel {
@@ -78,21 +78,23 @@ impl fmt::Display for Start {
 /// Serves channels. A closure `Fn(&Login, &Start, &mut Channel) -> impl Into<Exit>` is a handler
 /// that accepts every request.
 pub trait Handler: Send + Sync {
-    /// Returns true to accept the request. Called on the connection's thread, so it must not block.
+    /// Returns true to accept the request to start a command, shell or subsystem. Called on the
+    /// connection's thread, so it must not block. The default accepts all of them.
     fn accepts(&self, login: &Login, start: &Start) -> bool {
         let _ = (login, start);
         true
     }
 
-    /// Returns true to grant a terminal. Called on the connection's thread. The library opens no
-    /// pty: the handler gets the terminal's description from [`Channel::pty`].
+    /// Returns true to grant a terminal (RFC 4254 §6.2). Called on the connection's thread, so it must
+    /// not block. The default grants it. The library opens no pty: the handler gets the terminal's description from [`Channel::pty`].
     fn accepts_pty(&self, login: &Login, pty: &Pty) -> bool {
         let _ = (login, pty);
         true
     }
 
-    /// Returns true to accept a channel of a type other than `session`; `fields` are encoded, and
-    /// specific to the type. Called on the connection's thread. The default refuses all of them.
+    /// Returns true to accept a channel of a type other than `session` (RFC 4254 §5.1); `fields` are
+    /// encoded, and specific to the type. Called on the connection's thread, so it must not block. The
+    /// default refuses all of them.
     fn accepts_channel(&self, login: &Login, kind: &str, fields: &[u8]) -> bool {
         let _ = (login, kind, fields);
         false

@@ -89,13 +89,15 @@ impl Server {
         self.stop.clone()
     }
 
-    /// Number of connections being served.
+    /// Number of connections that [`Server::serve`] is serving, those that are not logged in included.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Acquire)
     }
 
-    /// Serves all clients that connect, each on a thread of its own, until [`Stopper::stop`].
+    /// Serves all clients that connect, each on a thread of its own, until [`Stopper::stop`]; then the
+    /// port is closed. While the process has no descriptors, memory or threads left, it accepts a
+    /// connection every 100 ms at most.
     ///
     /// # Errors
     /// [`Error::Io`] if polling the listener fails; never because of a client.
@@ -153,7 +155,8 @@ impl Server {
     }
 
     /// Serves one connected stream on this thread until it ends. `max_connections` and `max_logins`
-    /// do not apply.
+    /// do not apply. `peer` is the client's address, for [`Attempt`](super::Attempt); `None` if the
+    /// stream has none.
     ///
     /// # Errors
     /// Why the connection failed; a client that disconnects is no error.

@@ -40,7 +40,9 @@ use crate::client::Session;
 use report::Reporter;
 use transport::ChannelTransport;
 
-pub use ::sftp::Attributes;
+/// Constants for [`Attributes::permissions`] and [`Attributes::is`].
+pub use ::sftp::attributes::mode;
+pub use ::sftp::{Attributes, ExactTimes, Owner, Times, Timestamp};
 pub use report::Progress;
 pub use transfer::options::{Options as CopyOptions, Resume};
 pub use transfer::remote::Entry;
@@ -132,7 +134,17 @@ impl Sftp {
         self.ask(|remote| remote.list(path.as_ref(), false, &mut |_| {}))
     }
 
-    /// The attributes of a file; a symbolic link is followed.
+    /// The attributes of a file (STAT); a symbolic link is followed.
+    ///
+    /// ```no_run
+    /// # fn show(sftp: &mut fulmar::sftp::Sftp) -> Result<(), fulmar::Error> {
+    /// use fulmar::sftp::mode;
+    ///
+    /// let attributes = sftp.stat("inbox")?;
+    /// assert!(attributes.is(mode::DIRECTORY));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Sftp::list`].
@@ -140,7 +152,7 @@ impl Sftp {
         self.ask(|remote| remote.stat(path.as_ref()))
     }
 
-    /// The attributes of a file or symbolic link.
+    /// The attributes of a file or symbolic link itself (LSTAT).
     ///
     /// # Errors
     /// As [`Sftp::list`].
@@ -148,7 +160,8 @@ impl Sftp {
         self.ask(|remote| remote.lstat(path.as_ref()))
     }
 
-    /// The absolute path for `path`.
+    /// The absolute path for `path` (REALPATH), without symbolic links as far as the server resolves
+    /// them.
     ///
     /// # Errors
     /// As [`Sftp::list`].
@@ -156,7 +169,7 @@ impl Sftp {
         self.ask(|remote| remote.realpath(path.as_ref()))
     }
 
-    /// Makes a directory with these permission bits, less the server's umask.
+    /// Makes a directory with these permission bits (such as `0o755`), less the server's umask.
     ///
     /// # Errors
     /// As [`Sftp::list`].

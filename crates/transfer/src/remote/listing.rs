@@ -14,9 +14,9 @@ const MAX_ENTRIES: usize = 1_000_000;
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name.
+    /// The name, one path component; escape it before printing.
     pub name: Vec<u8>,
-    /// The line of `ls -l` as the server formats it; text from the peer.
+    /// The line of `ls -l` as the server formats it; escape it before printing.
     pub long_name: Vec<u8>,
     /// The attributes as LSTAT returns them.
     pub attributes: Attributes,
