@@ -5,6 +5,8 @@
 
 #[path = "../../keygen/tests/keygen/named.rs"]
 mod named_tests;
+#[path = "agent/answers.rs"]
+mod answers;
 #[path = "agent/protocol.rs"]
 mod protocol;
 #[path = "agent/security_keys.rs"]
@@ -53,6 +55,8 @@ fn main() {
         named!(start::sockets_go_with_their_agents),
         named!(start::the_process_is_confined),
         named!(start::its_user_cannot_trace_or_dump_it),
+        named!(answers::each_agent_gives_the_same_answers),
+        named!(answers::attempts_to_unlock_from_elsewhere_delay_nobody_here),
         named!(protocol::a_key_that_waits_for_its_user_delays_nobody),
         named!(protocol::pipelined_requests_are_answered_in_order),
         named!(protocol::wrong_passphrases_are_slowed_down),
