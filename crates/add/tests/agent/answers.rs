@@ -11,7 +11,7 @@ use agent::{AgentClient, Constraints};
 use wire::{Put, Reader};
 
 use crate::protocol::{adding, answer, bind, framed, from_to, key, sign_request};
-use crate::{Agent, Folder, Whose};
+use crate::{Agent, Folder, Whose, until};
 
 /// Messages in their frames to a new agent by one client, and the answers, as [`told`] has them.
 struct Case {
@@ -349,4 +349,43 @@ pub(crate) fn attempts_to_unlock_from_elsewhere_delay_nobody_here(folder: &Folde
     AgentClient::new(stream)
         .unlock(b"right")
         .expect("it is unlocked");
+}
+
+/// Clients that may be on another machine have the user asked as often as they can.
+pub(crate) fn questions_from_elsewhere_leave_room_for_those_from_here(folder: &Folder) {
+    let agent = Agent::start_asking(folder, &[]);
+    let confirmed = Constraints {
+        confirm: true,
+        ..Constraints::default()
+    };
+    let mut here = agent.connect();
+    here.add(&adding(key(1), confirmed)).expect("a key");
+    let request = signing(&[0; 4]);
+    let mut elsewhere: Vec<UnixStream> = (0..4_u8)
+        .map(|number| {
+            let mut stream = UnixStream::connect(&agent.socket).expect("an agent");
+            stream.write_all(&bound(&[number])).expect("a request");
+            assert_eq!(answer(&mut stream), [SUCCESS]);
+            stream.write_all(&request.repeat(4)).expect("requests");
+            stream
+        })
+        .collect();
+    let asked = || {
+        let text = std::fs::read_to_string(folder.join("asked")).unwrap_or_default();
+        text.matches("Allow use of key").count()
+    };
+    until(|| asked() == 12);
+    let last = elsewhere.last_mut().expect("a client");
+    for _ in 0..4 {
+        assert_eq!(answer(last), [FAILURE]);
+    }
+    let mut stream = UnixStream::connect(&agent.socket).expect("an agent");
+    stream.write_all(&request).expect("a request");
+    until(|| asked() == 13);
+    std::fs::write(folder.join("answer"), "yes").expect("an answer");
+    assert_eq!(answer(&mut stream)[0], SIGN_RESPONSE);
+    // The places are free again.
+    let last = elsewhere.last_mut().expect("a client");
+    last.write_all(&request).expect("a request");
+    assert_eq!(answer(last)[0], SIGN_RESPONSE);
 }
