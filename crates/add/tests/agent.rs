@@ -3,10 +3,10 @@
 //!
 //! The test program runs itself with `FULMAR_ROLE` set to be one of the programs under test.
 
-#[path = "../../keygen/tests/keygen/named.rs"]
-mod named_tests;
 #[path = "agent/answers.rs"]
 mod answers;
+#[path = "../../keygen/tests/keygen/named.rs"]
+mod named_tests;
 #[path = "agent/protocol.rs"]
 mod protocol;
 #[path = "agent/security_keys.rs"]

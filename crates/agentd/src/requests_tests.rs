@@ -93,7 +93,10 @@ fn the_list_of_keys_stays_one_that_clients_read() {
     let bindings = Bindings::default();
     let listed = |agent: &KeyAgent| agent.list(&bindings).len() - 4;
     // What a key takes beside its comment, and what is left.
-    let key_bytes = 8 + PrivateKey::from_ed25519_seed(&[2; 32]).public().blob().len();
+    let key_bytes = 8 + PrivateKey::from_ed25519_seed(&[2; 32])
+        .public()
+        .blob()
+        .len();
     let left = agent::message::MAX_MESSAGE_BYTES - listed(&agent);
     let largest = left - key_bytes;
     assert!(agent.may_add(&bindings, &request(2, largest + 1)).is_err());
