@@ -3,6 +3,8 @@
 //!
 //! The test program runs itself with `FULMAR_ROLE` set to be one of the programs under test.
 
+#[path = "agent/answers.rs"]
+mod answers;
 #[path = "../../keygen/tests/keygen/named.rs"]
 mod named_tests;
 #[path = "agent/protocol.rs"]
@@ -53,6 +55,9 @@ fn main() {
         named!(start::sockets_go_with_their_agents),
         named!(start::the_process_is_confined),
         named!(start::its_user_cannot_trace_or_dump_it),
+        named!(answers::each_agent_gives_the_same_answers),
+        named!(answers::attempts_to_unlock_from_elsewhere_delay_nobody_here),
+        named!(answers::questions_from_elsewhere_leave_room_for_those_from_here),
         named!(protocol::a_key_that_waits_for_its_user_delays_nobody),
         named!(protocol::pipelined_requests_are_answered_in_order),
         named!(protocol::wrong_passphrases_are_slowed_down),

@@ -1,4 +1,4 @@
-//! Constraints of an added key (draft-ietf-sshm-ssh-agent, "Key Constraints"; OpenSSH
+//! Constraints of an added key (RFC 9987, "Key Constraints"; OpenSSH
 //! PROTOCOL.agent §2 and §3): their encoding, and a decoder that refuses what it does not know.
 
 use wire::{DecodeError, Put, Reader};
@@ -206,7 +206,12 @@ fn read_certificates(list: &[u8]) -> Result<Vec<Vec<u8>>, DecodeError> {
         if blobs.len() == MAX_CERTIFICATES {
             return Err(DecodeError::Malformed("too many certificates"));
         }
-        blobs.push(reader.string()?.to_vec());
+        let blob = reader.string()?;
+        // Left out, it would be missing without a word.
+        if keys::PresentedKey::from_blob(blob).is_err() {
+            return Err(DecodeError::Malformed("a certificate is not usable"));
+        }
+        blobs.push(blob.to_vec());
     }
     Ok(blobs)
 }

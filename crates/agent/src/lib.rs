@@ -1,4 +1,4 @@
-//! The agent protocol (draft-ietf-sshm-ssh-agent): its messages in both directions, a blocking
+//! The agent protocol (RFC 9987): its messages in both directions, a blocking
 //! client over any stream, a blocking server for an agent of the caller's own ([`serve`]), and the
 //! places of agents' sockets ([`socket`]).
 //!

@@ -1,4 +1,4 @@
-//! The messages of the agent protocol (draft-ietf-sshm-ssh-agent §3, §5; OpenSSH PROTOCOL.agent for
+//! The messages of the agent protocol (RFC 9987 §5; OpenSSH PROTOCOL.agent for
 //! `session-bind@openssh.com`): encoding of requests, decoding of answers.
 
 use wire::{DecodeError, Put, Reader};

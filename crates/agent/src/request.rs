@@ -1,5 +1,5 @@
 //! The requests of the agent protocol as an agent reads them and as a client writes them
-//! (draft-ietf-sshm-ssh-agent, "Requests from the client to the agent").
+//! (RFC 9987, "Requests from the client to the agent").
 
 use keys::private_file::{HeldKey, PrivateFileError};
 use wire::{DecodeError, Put, Reader};
@@ -12,7 +12,7 @@ use crate::message::{
     SignFlags, frame,
 };
 
-/// SSH_AGENTC_REMOVE_ALL_RSA_IDENTITIES of protocol 1, which removes nothing of protocol 2.
+/// SSH_AGENTC_REMOVE_ALL_RSA_IDENTITIES of protocol 1
 const REMOVE_ALL_RSA_IDENTITIES: u8 = 9;
 /// SSH_AGENTC_ADD_IDENTITY
 const ADD_IDENTITY: u8 = 17;
@@ -49,7 +49,8 @@ pub enum AgentRequest<'a> {
     Remove(&'a [u8]),
     /// Removes all keys.
     RemoveAll,
-    /// Removes all keys of SSH protocol 1, which no agent of today holds.
+    /// Removes all keys of SSH protocol 1, which no agent of today holds; OpenSSH's agent removes all
+    /// keys.
     RemoveAllOfProtocol1,
     /// Locks the agent with a passphrase.
     Lock(&'a [u8]),
@@ -162,8 +163,8 @@ impl<'a> AgentRequest<'a> {
                 data: reader.string()?,
                 flags: SignFlags::from_number(reader.u32()?),
             }),
-            ADD_IDENTITY => Self::Add(AddRequest::read(&mut reader, false)?),
-            ADD_ID_CONSTRAINED => Self::Add(AddRequest::read(&mut reader, true)?),
+            // Constraints count after either number, as in OpenSSH.
+            ADD_IDENTITY | ADD_ID_CONSTRAINED => Self::Add(AddRequest::read(&mut reader)?),
             REMOVE_IDENTITY => Self::Remove(reader.string()?),
             REMOVE_ALL_IDENTITIES => Self::RemoveAll,
             REMOVE_ALL_RSA_IDENTITIES => Self::RemoveAllOfProtocol1,
@@ -172,14 +173,10 @@ impl<'a> AgentRequest<'a> {
             ADD_SMARTCARD_KEY | ADD_SMARTCARD_KEY_CONSTRAINED => {
                 let provider = reader.string()?;
                 let pin = reader.string()?;
-                let constraints = match number {
-                    ADD_SMARTCARD_KEY => Constraints::default(),
-                    _ => Constraints::read(&mut reader)?,
-                };
                 Self::AddSmartcard {
                     provider,
                     pin,
-                    constraints,
+                    constraints: Constraints::read(&mut reader)?,
                 }
             }
             REMOVE_SMARTCARD_KEY => {
@@ -222,17 +219,19 @@ impl<'a> AgentRequest<'a> {
 }
 
 impl AddRequest {
-    fn read(reader: &mut Reader<'_>, is_constrained: bool) -> Result<Box<Self>, BadRequest> {
+    fn read(reader: &mut Reader<'_>) -> Result<Box<Self>, BadRequest> {
         let key = HeldKey::read(reader)?;
-        let comment = String::from_utf8_lossy(reader.string()?).into_owned();
-        let constraints = match is_constrained {
-            true => Constraints::read(reader)?,
-            false => Constraints::default(),
-        };
+        let comment = reader.string()?;
+        // OpenSSH's clients take a comment with a NUL for a damaged list of all keys, unless it is the end of a
+        // string of C.
+        let comment = comment.strip_suffix(b"\0").unwrap_or(comment);
+        if comment.contains(&0) {
+            return Err(DecodeError::Malformed("a comment has a NUL").into());
+        }
         Ok(Box::new(Self {
             key,
-            comment,
-            constraints,
+            comment: String::from_utf8_lossy(comment).into_owned(),
+            constraints: Constraints::read(reader)?,
         }))
     }
 

@@ -40,7 +40,7 @@ fn everything() -> Constraints {
         provider: Some("internal".to_owned()),
         certificates: Some(AssociatedCertificates {
             only: true,
-            blobs: vec![vec![1], vec![2, 3]],
+            blobs: vec![host_key(1), host_key(2)],
         }),
     }
 }
@@ -158,6 +158,74 @@ fn a_repeated_constraint_refuses_the_key() {
         assert_eq!(read(&twice).unwrap(), constraint);
         constraint.write(&mut twice);
         assert!(read(&twice).is_err(), "{constraint:?}");
+    }
+}
+
+/// OpenSSH's agent, too, reads constraints after the number of the request without them.
+#[test]
+fn constraints_count_after_either_number() {
+    let mut constraints = Vec::new();
+    everything().write(&mut constraints);
+    let mut body = adding(&constraints);
+    body[0] = 17;
+    match AgentRequest::decode(&body) {
+        Ok(AgentRequest::Add(request)) => assert_eq!(request.constraints, everything()),
+        other => panic!("{other:?}"),
+    }
+    body.push(100);
+    assert!(AgentRequest::decode(&body).is_err());
+    for number in [20, 26] {
+        let mut body = vec![number];
+        body.put_string(b"/usr/lib/x.so");
+        body.put_string(b"1234");
+        body.extend_from_slice(&constraints);
+        match AgentRequest::decode(&body) {
+            Ok(AgentRequest::AddSmartcard { constraints, .. }) => {
+                assert_eq!(constraints, everything());
+            }
+            other => panic!("{other:?}"),
+        }
+        body.push(100);
+        assert!(AgentRequest::decode(&body).is_err());
+    }
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_refuses_the_request() {
+    let mut bytes = Vec::new();
+    let certificates = AssociatedCertificates {
+        only: false,
+        blobs: vec![host_key(1), b"no key".to_vec()],
+    };
+    Constraints {
+        certificates: Some(certificates),
+        ..Constraints::default()
+    }
+    .write(&mut bytes);
+    assert!(read(&bytes).is_err());
+}
+
+/// A comment with a NUL would spoil the list of all keys for OpenSSH's clients.
+#[test]
+fn a_comment_has_no_nul() {
+    let comment = |text: &str| {
+        let request = AddRequest {
+            key: HeldKey {
+                key: PrivateKey::from_ed25519_seed(&[1; 32]),
+                certificate: None,
+            },
+            comment: text.to_owned(),
+            constraints: Constraints::default(),
+        };
+        match AgentRequest::decode(&request.encode().unwrap()[4..]) {
+            Ok(AgentRequest::Add(request)) => Some(request.comment),
+            _ => None,
+        }
+    };
+    assert_eq!(comment("a b").as_deref(), Some("a b"));
+    assert_eq!(comment("a b\0").as_deref(), Some("a b"));
+    for text in ["a\0b", "\0a", "a\0\0"] {
+        assert_eq!(comment(text), None, "{text:?}");
     }
 }
 

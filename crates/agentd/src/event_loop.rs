@@ -3,8 +3,9 @@
 //! for either delays no other.
 
 mod tokens;
+mod unlocks;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -14,13 +15,13 @@ use agent::request::AddRequest;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::process::PidFd;
 use sys::signals::{Signal, SignalFd};
-use zeroize::Zeroizing;
 
 use crate::connection::{BadLength, ClientConnection};
 use crate::helper::{Helper, HelperAnswer};
 use crate::requests::{Handling, KeyAgent, Signing, TokenAddition};
 use crate::token_link::{TokenLink, TokenWait};
 use crate::workers::{AnswerPlace, Workers};
+use unlocks::Unlocks;
 
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
@@ -40,13 +41,13 @@ const MAX_INPUT_BYTES: usize = 64 * 1024 * 1024;
 const MAX_CLIENTS: u64 = 8192;
 /// Descriptors that are not clients.
 const OWN_DESCRIPTORS: u64 = 24;
-/// Requests that wait for the helper at the same time, of all clients and of one.
+/// Requests that wait for the helper at the same time, of all clients, of those on other machines, and of
+/// one.
 const MAX_QUESTIONS: usize = 16;
+const MAX_QUESTIONS_OF_REMOTE: usize = 12;
 const MAX_QUESTIONS_OF_ONE: usize = 4;
 /// Libraries of tokens that are loaded.
 const MAX_TOKEN_LINKS: usize = 32;
-/// Passphrases that wait for the delay of earlier ones.
-const MAX_UNLOCKS: usize = 64;
 /// Pause before the next attempt to accept, when the system has no descriptor for the only client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Idle time after which unused memory is returned.
@@ -102,10 +103,9 @@ pub(crate) struct AgentLoop {
     /// Requests that the helper has not answered yet. Those of clients that have gone count too, because
     /// their windows are still on the user's screen.
     in_help: usize,
-    unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
-    /// The time at which a failed unlock is answered and the next one is tried.
-    unlock_at_ms: u64,
-    failed_unlock: Option<AnswerPlace>,
+    /// Those of them that come from other machines.
+    remote_in_help: HashSet<(u64, u64)>,
+    unlocks: Unlocks,
     buffer: Vec<u8>,
     /// Unused memory was returned since the last event.
     has_rested: bool,
@@ -141,9 +141,8 @@ impl AgentLoop {
             token_tasks: HashMap::new(),
             links: HashMap::new(),
             in_help: 0,
-            unlocks: VecDeque::new(),
-            unlock_at_ms: 0,
-            failed_unlock: None,
+            remote_in_help: HashSet::new(),
+            unlocks: Unlocks::default(),
             buffer: vec![0; READ_BYTES],
             has_rested: false,
         })
@@ -198,15 +197,13 @@ impl AgentLoop {
         if !self.runnable.is_empty() {
             return Some(Duration::ZERO);
         }
-        let unlock =
-            (self.failed_unlock.is_some() || !self.unlocks.is_empty()).then_some(self.unlock_at_ms);
         let adding = self.links.values().filter_map(TokenLink::adding_until_ms);
         let next = self
             .agent
             .keyring
             .next_expiry_ms()
             .into_iter()
-            .chain(unlock)
+            .chain(self.unlocks.next_ms())
             .chain(adding);
         let left = next
             .min()
@@ -391,10 +388,12 @@ impl AgentLoop {
             }
             // Tried in the loop's next turn: an answer leads to the client's next request, and one in
             // the other would take stack for each request that clients have sent.
-            Handling::Unlock(passphrase) if self.unlocks.len() < MAX_UNLOCKS => {
-                self.unlocks.push_back((place, passphrase));
+            Handling::Unlock(passphrase) => {
+                let is_remote = connection.bindings.is_remote();
+                if !self.unlocks.add(place, passphrase, is_remote) {
+                    connection.answer(place.request, answer::status(false));
+                }
             }
-            Handling::Unlock(_) => connection.answer(place.request, answer::status(false)),
         }
     }
 
@@ -416,11 +415,17 @@ impl AgentLoop {
         let Some(connection) = self.connections.get_mut(&place.connection) else {
             return false;
         };
-        let has_room =
-            self.in_help < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
+        let is_remote = connection.bindings.is_remote();
+        // Those on other machines leave room for the user's own.
+        let has_room = self.in_help < MAX_QUESTIONS
+            && connection.in_question < MAX_QUESTIONS_OF_ONE
+            && !(is_remote && self.remote_in_help.len() >= MAX_QUESTIONS_OF_REMOTE);
         if has_room && ask(&self.sources.helper).is_ok() {
             connection.in_question += 1;
             self.in_help += 1;
+            if is_remote {
+                self.remote_in_help.insert(key_of(place));
+            }
             return true;
         }
         let log = &self.agent.log;
@@ -455,6 +460,7 @@ impl AgentLoop {
             };
             self.in_help = self.in_help.saturating_sub(1);
             let key = key_of(place);
+            self.remote_in_help.remove(&key);
             match answer {
                 HelperAnswer::Confirmed(is_yes) => {
                     if let Some(signing) = self.questions.remove(&key) {
@@ -556,30 +562,18 @@ impl AgentLoop {
         }
     }
 
-    /// Tries the passphrases that wait, until one is wrong: its answer and all others then wait for
-    /// the delay.
+    /// Tries the passphrases whose time has come.
     fn continue_unlocks(&mut self) {
         loop {
-            if sys::time::boot_ms() < self.unlock_at_ms {
-                return;
-            }
-            if let Some(place) = self.failed_unlock.take() {
-                self.deliver(place, answer::status(false));
-                continue;
-            }
-            let Some((place, passphrase)) = self.unlocks.pop_front() else {
+            let now_ms = sys::time::boot_ms();
+            let Some(answered) = self.unlocks.next(&mut self.agent.keyring, now_ms) else {
                 return;
             };
-            match self.agent.keyring.unlock(&passphrase) {
-                Ok(()) => self.deliver(place, answer::status(true)),
-                Err(0) => self.deliver(place, answer::status(false)),
-                Err(delay_ms) => {
-                    let log = &self.agent.log;
-                    log.info(format_args!("wrong passphrase to unlock the agent"));
-                    self.failed_unlock = Some(place);
-                    self.unlock_at_ms = sys::time::boot_ms() + delay_ms;
-                }
+            if answered.is_wrong {
+                let log = &self.agent.log;
+                log.info(format_args!("wrong passphrase to unlock the agent"));
             }
+            self.deliver(answered.place, answer::status(answered.is_unlocked));
         }
     }
 
@@ -626,6 +620,7 @@ impl AgentLoop {
     fn close(&mut self, token: u64) {
         if let Some(connection) = self.connections.remove(&token) {
             let _ = self.epoll.remove(&connection.socket);
+            self.unlocks.forget(token);
             self.questions.retain(|(of, _), _| *of != token);
             self.checks.retain(|(of, _), _| *of != token);
             self.token_tasks.retain(|(of, _), _| *of != token);

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use agent::Constraints;
 use agent::constraint::DestinationConstraint;
+use agent::message::MAX_MESSAGE_BYTES;
 use crypto::hash::HashAlgorithm;
 use keys::KeyType;
 use keys::private_file::HeldKey;
 use zeroize::Zeroizing;
 
 /// Largest number of keys: a client reads no longer list.
-pub(crate) const MAX_KEYS: usize = 2048;
-/// Delay after the first wrong passphrase in milliseconds; it grows by as much with each one.
-const UNLOCK_DELAY_MS: u64 = 100;
-/// Wrong passphrases after which the delay no longer grows: ten seconds.
-const MAX_FAILURES: u64 = 100;
+const MAX_KEYS: usize = 2048;
+/// Bytes of the list before its first key: the message's number and the count.
+const LIST_HEAD_BYTES: usize = 5;
+/// Bytes of a key in the list beside its blob and comment: their lengths.
+const LIST_ENTRY_BYTES: usize = 8;
 
 /// A key in a token, which a helper reaches.
 #[derive(Debug, Clone)]
@@ -61,7 +62,16 @@ pub(crate) struct KeyEntry {
 pub(crate) struct Keyring {
     entries: Vec<KeyEntry>,
     lock: Option<Lock>,
-    failures: u64,
+}
+
+/// The result of an attempt to unlock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unlocked {
+    Yes,
+    /// The passphrase is wrong.
+    Wrong,
+    /// The agent is not locked, or the passphrase is empty.
+    NotTried,
 }
 
 /// The lock's passphrase, salted and hashed. Whoever reads this memory has the keys too.
@@ -100,9 +110,17 @@ impl Keyring {
         self.entries.iter().find(|entry| entry.blob == blob)
     }
 
-    /// True if no more keys can be added.
-    pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= MAX_KEYS
+    /// True if a key with this blob and comment can be added, or replace the one with the same blob: the
+    /// list of all keys stays one that clients read, in number and in bytes.
+    pub(crate) fn has_room(&self, blob: &[u8], comment: &str) -> bool {
+        let others = self.entries.iter().filter(|entry| entry.blob != blob);
+        let listed = |blob: &[u8], comment: &str| LIST_ENTRY_BYTES + blob.len() + comment.len();
+        let (mut count, mut bytes) = (1, LIST_HEAD_BYTES + listed(blob, comment));
+        for other in others {
+            count += 1;
+            bytes += listed(&other.blob, &other.comment);
+        }
+        count <= MAX_KEYS && bytes <= MAX_MESSAGE_BYTES
     }
 
     /// Adds a key, or replaces the one with the same blob. `default_lifetime` is in seconds.
@@ -187,20 +205,16 @@ impl Keyring {
     }
 
     /// Tries to unlock.
-    ///
-    /// # Errors
-    /// The milliseconds before the next attempt is considered; 0 if the agent is not locked or the
-    /// passphrase is empty.
-    pub(crate) fn unlock(&mut self, passphrase: &[u8]) -> Result<(), u64> {
-        let Some(lock) = self.lock.as_ref().filter(|_| !passphrase.is_empty()) else {
-            return Err(0);
-        };
-        if lock.opens(passphrase) {
-            self.lock = None;
-            self.failures = 0;
-            return Ok(());
+    pub(crate) fn unlock(&mut self, passphrase: &[u8]) -> Unlocked {
+        match &self.lock {
+            Some(lock) if !passphrase.is_empty() => {
+                if !lock.opens(passphrase) {
+                    return Unlocked::Wrong;
+                }
+                self.lock = None;
+                Unlocked::Yes
+            }
+            _ => Unlocked::NotTried,
         }
-        self.failures = (self.failures + 1).min(MAX_FAILURES);
-        Err(UNLOCK_DELAY_MS * self.failures)
     }
 }

@@ -158,7 +158,10 @@ impl KeyAgent {
             Ok(request) => request,
             Err(error) => {
                 self.log.info(format_args!("refused: {error}"));
-                return refused();
+                return match AgentRequest::is_session_bind(body) {
+                    true => Handling::Answer(answer::extension_failure()),
+                    false => refused(),
+                };
             }
         };
         // A binding counts while the agent is locked too: the connection is the same afterwards.
@@ -186,11 +189,10 @@ impl KeyAgent {
         let is_done = match request {
             AgentRequest::Add(request) => return self.add(bindings, request),
             AgentRequest::Remove(blob) => self.remove(bindings, blob),
-            AgentRequest::RemoveAll => {
+            AgentRequest::RemoveAll | AgentRequest::RemoveAllOfProtocol1 => {
                 self.remove_visible(bindings);
                 true
             }
-            AgentRequest::RemoveAllOfProtocol1 => true,
             AgentRequest::Lock(passphrase) => self.keyring.lock(passphrase),
             AgentRequest::Unlock(passphrase) => return unlock(passphrase),
             AgentRequest::AddSmartcard {
@@ -260,7 +262,8 @@ impl KeyAgent {
 
     fn may_add(&self, bindings: &Bindings, request: &AddRequest) -> Result<(), String> {
         let constraints = &request.constraints;
-        let old = self.keyring.find(&request.key.blob());
+        let blob = request.key.blob();
+        let old = self.keyring.find(&blob);
         let now = sys::time::realtime_seconds();
         let is_security_key = request.key.key.security_key().is_some();
         let reason = if let Some(provider) = &constraints.provider
@@ -283,8 +286,8 @@ impl KeyAgent {
             .is_some_and(|old| destination::check(&old.destinations, bindings, None, now).is_err())
         {
             "a key with the same public key may not be changed from this host"
-        } else if old.is_none() && self.keyring.is_full() {
-            "there are too many keys"
+        } else if !self.keyring.has_room(&blob, &request.comment) {
+            "there are too many keys, or their comments are too long"
         } else {
             return Ok(());
         };
@@ -397,19 +400,20 @@ impl KeyAgent {
                 let may_replace = old.is_none_or(|old| {
                     destination::check(&old.destinations, bindings, None, now).is_ok()
                 });
-                if !may_replace || (old.is_none() && self.keyring.is_full()) {
-                    continue;
-                }
                 let holder = KeyHolder::Token(TokenKeyPlace {
                     link,
                     key,
                     key_type: found.public.key_type(),
                     provider: Arc::clone(provider),
                 });
-                let comment = match found.label.as_str() {
-                    "" => provider.to_string(),
-                    label => label.to_owned(),
+                // To a client, a NUL ends the text.
+                let comment = match found.label.split('\0').next() {
+                    None | Some("") => provider.to_string(),
+                    Some(label) => label.to_owned(),
                 };
+                if !may_replace || !self.keyring.has_room(&blob, &comment) {
+                    continue;
+                }
                 self.keyring.add(
                     holder,
                     blob,

@@ -78,6 +78,37 @@ fn a_question_names_no_host_to_which_another_session_is_bound() {
     assert!(!other.contains(&name), "{other}");
 }
 
+/// A client reads no list above 256 KiB: a key that would make it longer would hide all others.
+#[test]
+fn the_list_of_keys_stays_one_that_clients_read() {
+    let mut agent = agent_with(&PrivateKey::from_ed25519_seed(&[1; 32]));
+    let request = |seed: u8, comment_bytes: usize| AddRequest {
+        key: HeldKey {
+            key: PrivateKey::from_ed25519_seed(&[seed; 32]),
+            certificate: None,
+        },
+        comment: "x".repeat(comment_bytes),
+        constraints: Constraints::default(),
+    };
+    let bindings = Bindings::default();
+    let listed = |agent: &KeyAgent| agent.list(&bindings).len() - 4;
+    // What a key takes beside its comment, and what is left.
+    let key_bytes = 8 + PrivateKey::from_ed25519_seed(&[2; 32])
+        .public()
+        .blob()
+        .len();
+    let left = agent::message::MAX_MESSAGE_BYTES - listed(&agent);
+    let largest = left - key_bytes;
+    assert!(agent.may_add(&bindings, &request(2, largest + 1)).is_err());
+    assert_eq!(agent.may_add(&bindings, &request(2, largest)), Ok(()));
+    agent.insert(request(2, largest));
+    assert_eq!(listed(&agent), agent::message::MAX_MESSAGE_BYTES);
+    assert!(agent.may_add(&bindings, &request(3, 0)).is_err());
+    // The same key with a comment that is no longer.
+    assert_eq!(agent.may_add(&bindings, &request(2, largest)), Ok(()));
+    assert_eq!(agent.may_add(&bindings, &request(2, 1)), Ok(()));
+}
+
 /// OpenSSH's agent, too, limits the signatures of keys of the type XMSS only, which nobody builds it with
 /// (`sshkey_enable_maxsign`, sshkey.c of 9.2), and refuses the constraint for others. So there is no
 /// count that a signature which reaches nobody could use up.

@@ -30,7 +30,7 @@ pub enum Request {
         /// Variable value.
         value: Vec<u8>,
     },
-    /// `agent-req` (draft-ietf-sshm-ssh-agent) or `auth-agent-req@openssh.com`: the client serves
+    /// `agent-req` (RFC 9987) or `auth-agent-req@openssh.com`: the client serves
     /// connections to its agent.
     AgentForwarding {
         /// True for the draft's names of the request and its channels.

@@ -63,7 +63,7 @@ pub const CHANNEL_FORWARDED_UDP: &str = "forwarded-udp@fulmar.invalid";
 
 /// Connections to the client's X server, RFC 4254 §6.3.2.
 pub const CHANNEL_X11: &str = "x11";
-/// Connections to the client's agent: OpenSSH's name, and the one of draft-ietf-sshm-ssh-agent.
+/// Connections to the client's agent: OpenSSH's name, and the one of RFC 9987.
 pub const CHANNEL_AGENT_OPENSSH: &str = "auth-agent@openssh.com";
 pub const CHANNEL_AGENT: &str = "agent-connect";
 

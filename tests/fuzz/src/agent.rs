@@ -91,7 +91,7 @@ pub(crate) fn request_seeds() -> Vec<Vec<u8>> {
         provider: Some("internal".to_owned()),
         certificates: Some(AssociatedCertificates {
             only: false,
-            blobs: vec![b"blob".to_vec()],
+            blobs: vec![host.clone()],
         }),
     };
     let adding = |constraints: Constraints| {

@@ -1,5 +1,5 @@
-//! Keys in PKCS #11 tokens (SoftHSM): in the client, the agent and keygen, beside OpenSSH's programs with
-//! the same token.
+//! Keys in PKCS #11 tokens (of SoftHSM and of kryoptic): in the client, the agent and keygen, beside OpenSSH's programs
+//! with the same token.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,48 @@ use interop::peers::ours::Kind;
 use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, descendants};
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, askpass, finish};
-use interop::soft_token::{KEYS, LABEL, PIN, SoftToken};
+use interop::soft_token::{KEYS, LABEL, PIN, SoftLibrary, SoftToken};
 use sys::process::ChildCommand;
+
+/// Each test with each library.
+macro_rules! with_each_library {
+    ($($name:ident,)*) => {
+        mod softhsm {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name(super::SoftLibrary::SoftHsm);
+                }
+            )*
+        }
+
+        mod kryoptic {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name(super::SoftLibrary::Kryoptic);
+                }
+            )*
+        }
+    };
+}
+
+with_each_library! {
+    keygen_lists_what_openssh_lists,
+    each_agent_and_add_have_all_keys_of_a_token,
+    the_client_asks_for_the_pin_once_and_never_again_after_a_wrong_one,
+    a_wrong_pin_for_one_signature_leaves_the_other_keys_alone,
+    an_identity_file_selects_a_key_of_the_token,
+    an_authority_in_a_token_certifies,
+    a_library_has_no_terminal_and_little_environment,
+    a_forwarded_client_loads_no_library,
+    only_libraries_at_permitted_paths_are_loaded,
+    a_constraint_holds_for_each_key_and_certificate_of_a_token,
+    a_token_that_stands_still_delays_no_other_key,
+    host_keys_in_a_token_serve_by_the_agent,
+    a_library_that_is_none_is_refused_in_words,
+    a_token_that_was_removed_is_told_in_words_and_costs_no_pin,
+}
 
 const BOTH: [Kind; 2] = [Kind::Fulmar, Kind::OpenSsh];
 
@@ -30,6 +70,9 @@ impl TokenAgent {
         let socket = scratch.join("agent");
         let mut command = program(of, "agent").expect("an agent");
         command.args(["-D", "-a"]).arg(&socket).args(flags);
+        if !flags.contains(&"-P") && !token.library.starts_with("/usr/lib") {
+            command.arg("-P").arg(&token.library);
+        }
         command.stdout(Stdio::null()).env_remove("DISPLAY");
         let process = Background::start(token.reach(&mut command)).expect("an agent");
         assert!(until(COMMAND_LIMIT, || UnixStream::connect(&socket).is_ok()));
@@ -97,9 +140,8 @@ fn site(token: &SoftToken, client: Kind) -> (Site, PathBuf) {
     (site, config)
 }
 
-#[test]
-fn keygen_lists_what_openssh_lists() {
-    let Some(token) = SoftToken::new() else {
+fn keygen_lists_what_openssh_lists(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let mut lists = BOTH.map(|of| keygen(of, &token, &["-D", &library(&token)]));
@@ -115,9 +157,8 @@ fn keygen_lists_what_openssh_lists() {
     );
 }
 
-#[test]
-fn each_agent_and_add_have_all_keys_of_a_token() {
-    let Some(token) = SoftToken::new() else {
+fn each_agent_and_add_have_all_keys_of_a_token(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let keys = public_keys(&token);
@@ -164,9 +205,8 @@ fn each_agent_and_add_have_all_keys_of_a_token() {
     }
 }
 
-#[test]
-fn the_client_asks_for_the_pin_once_and_never_again_after_a_wrong_one() {
-    let Some(token) = SoftToken::new() else {
+fn the_client_asks_for_the_pin_once_and_never_again_after_a_wrong_one(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let path = library(&token);
@@ -194,9 +234,8 @@ fn the_client_asks_for_the_pin_once_and_never_again_after_a_wrong_one() {
 
 /// A key that wants the PIN for each signature (CKA_ALWAYS_AUTHENTICATE): a wrong one is spent once, and
 /// the token's other keys still sign.
-#[test]
-fn a_wrong_pin_for_one_signature_leaves_the_other_keys_alone() {
-    let Some(token) = SoftToken::new() else {
+fn a_wrong_pin_for_one_signature_leaves_the_other_keys_alone(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let others = public_keys(&token);
@@ -239,9 +278,8 @@ fn a_wrong_pin_for_one_signature_leaves_the_other_keys_alone() {
     }
 }
 
-#[test]
-fn an_identity_file_selects_a_key_of_the_token() {
-    let Some(token) = SoftToken::new() else {
+fn an_identity_file_selects_a_key_of_the_token(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let (site, config) = site(&token, Kind::Fulmar);
@@ -265,9 +303,8 @@ fn an_identity_file_selects_a_key_of_the_token() {
     }
 }
 
-#[test]
-fn an_authority_in_a_token_certifies() {
-    let Some(token) = SoftToken::new() else {
+fn an_authority_in_a_token_certifies(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     // OpenSSH 9.2 has no Ed25519 keys in tokens.
@@ -336,9 +373,8 @@ fn helpers(agent: &TokenAgent) -> Vec<u32> {
 
 /// The process that loads a library has no terminal of the user, and of the environment only what libraries
 /// need.
-#[test]
-fn a_library_has_no_terminal_and_little_environment() {
-    let Some(token) = SoftToken::new() else {
+fn a_library_has_no_terminal_and_little_environment(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let agent = TokenAgent::start(Kind::Fulmar, &token, &[]);
@@ -354,7 +390,7 @@ fn a_library_has_no_terminal_and_little_environment() {
         .split('\0')
         .filter_map(|entry| Some(entry.split_once('=')?.0))
         .collect();
-    assert!(names.contains(&"SOFTHSM2_CONF"), "{names:?}");
+    assert!(names.contains(&token.of.variable()), "{names:?}");
     let others = ["PATH", "CARGO_MANIFEST_DIR", "SSH_AUTH_SOCK"];
     assert!(!others.iter().any(|name| names.contains(name)), "{names:?}");
     for (descriptor, start) in [(0, "/dev/null"), (1, "/dev/null"), (2, "pipe:")] {
@@ -370,9 +406,8 @@ fn a_library_has_no_terminal_and_little_environment() {
 }
 
 /// CVE-2016-10009, CVE-2023-38408.
-#[test]
-fn a_forwarded_client_loads_no_library() {
-    let Some(token) = SoftToken::new() else {
+fn a_forwarded_client_loads_no_library(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let path = library(&token);
@@ -385,15 +420,14 @@ fn a_forwarded_client_loads_no_library() {
     assert_eq!(agent.list().len(), KEYS.len());
 }
 
-#[test]
-fn only_libraries_at_permitted_paths_are_loaded() {
-    let Some(token) = SoftToken::new() else {
+fn only_libraries_at_permitted_paths_are_loaded(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let copy = token.scratch().join("copy.so");
-    std::fs::copy(token.library, &copy).expect("a copy");
+    std::fs::copy(&token.library, &copy).expect("a copy");
     let link = token.scratch().join("link.so");
-    std::os::unix::fs::symlink(token.library, &link).expect("a link");
+    std::os::unix::fs::symlink(&token.library, &link).expect("a link");
     let (copy, link) = (copy.display().to_string(), link.display().to_string());
     let agent = TokenAgent::start(Kind::Fulmar, &token, &[]);
     assert_ne!(agent.add(Kind::Fulmar, &["-s", &copy], PIN).status, 0);
@@ -413,9 +447,8 @@ fn only_libraries_at_permitted_paths_are_loaded() {
 }
 
 /// CVE-2023-28531, CVE-2023-51384.
-#[test]
-fn a_constraint_holds_for_each_key_and_certificate_of_a_token() {
-    let Some(token) = SoftToken::new() else {
+fn a_constraint_holds_for_each_key_and_certificate_of_a_token(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let path = library(&token);
@@ -473,9 +506,8 @@ fn certificate_of(token: &SoftToken, key: &str) -> String {
     public.replace(".pub", "-cert.pub")
 }
 
-#[test]
-fn a_token_that_stands_still_delays_no_other_key() {
-    let Some(token) = SoftToken::new() else {
+fn a_token_that_stands_still_delays_no_other_key(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let agent = TokenAgent::start(Kind::Fulmar, &token, &[]);
@@ -537,9 +569,8 @@ fn a_token_that_stands_still_delays_no_other_key() {
     );
 }
 
-#[test]
-fn host_keys_in_a_token_serve_by_the_agent() {
-    let Some(token) = SoftToken::new() else {
+fn host_keys_in_a_token_serve_by_the_agent(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let agent = TokenAgent::start(Kind::Fulmar, &token, &[]);
@@ -574,9 +605,81 @@ fn host_keys_in_a_token_serve_by_the_agent() {
     }
 }
 
+/// `ssh` with the token and somebody who answers; what it says, and how often a PIN was asked for.
+fn login_by_token(
+    (site, config): &(Site, PathBuf),
+    token: &SoftToken,
+    answers: &[&str],
+) -> (Outcome, usize) {
+    let scratch = Scratch::new();
+    let program = askpass(&scratch, answers);
+    let mut ssh = site.client.ssh().expect("a client");
+    ssh.arg("-F").arg(config);
+    ssh.args(["-oBatchMode=no", "-I", &library(token), HOST, "true"]);
+    token.reach(&mut ssh).env_remove("SSH_AUTH_SOCK");
+    ssh.env("SSH_ASKPASS", &program)
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    let outcome = finish(&mut ssh, Input::Nothing);
+    let asked = std::fs::read_to_string(scratch.join("askpass.asked")).unwrap_or_default();
+    (outcome, asked.lines().count())
+}
+
+fn a_token_that_was_removed_is_told_in_words_and_costs_no_pin(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
+        return;
+    };
+    let site = site(&token, Kind::Fulmar);
+    let away = token.scratch().join("away");
+    std::fs::rename(token.objects(), &away).expect("it is taken away");
+    // kryoptic makes a new one, without keys, where it finds no directory either.
+    std::fs::create_dir(token.objects()).expect("a directory");
+    let (outcome, asked) = login_by_token(&site, &token, &[PIN]);
+    assert_ne!(outcome.status, 0, "{}", outcome.summary());
+    assert_eq!(asked, 0, "{}", outcome.summary());
+    let said = outcome.stderr.text();
+    assert!(said.contains(&library(&token)), "{said}");
+    std::fs::remove_dir_all(token.objects()).expect("a directory");
+    std::fs::rename(&away, token.objects()).expect("it is put back");
+    let (outcome, asked) = login_by_token(&site, &token, &[PIN]);
+    assert_eq!((outcome.status, asked), (0, 1), "{}", outcome.summary());
+}
+
+/// kryoptic counts wrong PINs, as cards do: each question costs one attempt, the last one is announced, and a locked
+/// PIN is not asked for.
 #[test]
-fn a_library_that_is_none_is_refused_in_words() {
-    let Some(token) = SoftToken::new() else {
+fn a_wrong_pin_costs_one_attempt_and_a_locked_one_no_question() {
+    const ATTEMPTS: usize = 10;
+    let Some(token) = SoftToken::new(SoftLibrary::Kryoptic) else {
+        return;
+    };
+    let site = site(&token, Kind::Fulmar);
+    let (outcome, _) = login_by_token(&site, &token, &[PIN]);
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    for left in (1..=ATTEMPTS).rev() {
+        let (outcome, asked) = login_by_token(&site, &token, &["wrong", PIN]);
+        assert_ne!(outcome.status, 0, "{left}: {}", outcome.summary());
+        assert_eq!(asked, 1, "{left}: {}", outcome.summary());
+        let said = outcome.stderr.text();
+        assert_eq!(said.contains("last attempt"), left == 1, "{left}: {said}");
+        let warns = said.contains("few attempts are left");
+        assert_eq!(warns, [2, 3].contains(&left), "{left}: {said}");
+    }
+    let (outcome, asked) = login_by_token(&site, &token, &[PIN]);
+    assert_ne!(outcome.status, 0, "{}", outcome.summary());
+    assert_eq!(asked, 0, "{}", outcome.summary());
+    assert!(
+        outcome.stderr.text().contains("locked"),
+        "{}",
+        outcome.summary()
+    );
+    // Nor does the agent send it.
+    let agent = TokenAgent::start(Kind::Fulmar, &token, &[]);
+    let added = agent.add(Kind::Fulmar, &["-s", &library(&token)], PIN);
+    assert_ne!(added.status, 0, "{}", added.summary());
+}
+
+fn a_library_that_is_none_is_refused_in_words(of: SoftLibrary) {
+    let Some(token) = SoftToken::new(of) else {
         return;
     };
     let no_library = Path::new("/usr/lib/os-release");

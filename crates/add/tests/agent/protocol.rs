@@ -38,7 +38,7 @@ fn confirmed() -> Constraints {
 }
 
 /// A request in its frame.
-fn framed(body: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_string(body);
     out
@@ -325,7 +325,7 @@ pub(crate) fn bindings_are_verified_and_count_while_locked(folder: &Folder) {
 }
 
 /// A constraint from a host (or this machine) to a host, by the seeds of their keys.
-fn from_to(from: Option<u8>, to: u8, user: &str) -> DestinationConstraint {
+pub(crate) fn from_to(from: Option<u8>, to: u8, user: &str) -> DestinationConstraint {
     let hop = |seed: u8, user: &str| Hop {
         user: user.to_owned(),
         host: format!("host{seed}"),

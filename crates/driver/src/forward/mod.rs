@@ -138,7 +138,7 @@ pub enum Opens {
     Forwarded(Listening),
     /// Server: to the client's agent.
     Agent {
-        /// The channel has the name of draft-ietf-sshm-ssh-agent, not OpenSSH's.
+        /// The channel has the name of RFC 9987, not OpenSSH's.
         standard: bool,
     },
 }

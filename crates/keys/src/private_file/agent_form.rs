@@ -1,4 +1,4 @@
-//! Private keys in an agent's request to add one (draft-ietf-sshm-ssh-agent, "Adding keys to the
+//! Private keys in an agent's request to add one (RFC 9987, "Adding keys to the
 //! agent"; OpenSSH for certificates): the fields of the OpenSSH file format, and for a certificate
 //! its blob followed by the secret fields only.
 

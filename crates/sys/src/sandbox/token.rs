@@ -24,6 +24,7 @@ use super::provider::{self, ALLOWED, CODE, DESCRIPTOR, READ, own_alone, wall, wi
 const CONFIGURATION: &[&str] = &[
     "/etc/softhsm",
     "/etc/softhsm2.conf",
+    "/etc/kryoptic",
     "/etc/opensc",
     "/etc/pkcs11",
     "/etc/tpm2-tss",
@@ -42,6 +43,7 @@ const CONFIGURATION: &[&str] = &[
 /// Below the home directory, to be read.
 const HOME_CONFIGURATION: &[&str] = &[
     ".config/softhsm2",
+    ".config/kryoptic",
     ".config/opensc",
     ".config/pkcs11",
     ".pkcs11",
@@ -74,7 +76,7 @@ const P11_KIT_SOCKET: &str = "p11-kit/pkcs11";
 
 /// Limit on open descriptors.
 const MAX_OPEN_FILES: u64 = 256;
-/// Longest configuration of SoftHSM that is read for its directory of tokens, bytes.
+/// Longest configuration of a token of software that is read for the places of its objects, bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 64 * 1024;
 
 /// Calls beyond those of [`super::provider()`]: reports of devices, and changes of files within the rules.
@@ -180,6 +182,9 @@ fn rules(library: &Path) -> Vec<(PathBuf, landlock::BitFlags<AccessFs>)> {
         rules.extend(softhsm_directory(&named).map(|path| (path, store)));
         rules.push((named, read));
     }
+    let kryoptic = kryoptic_configuration(variable);
+    rules.extend(kryoptic_stores(&kryoptic).map(|path| (path, store)));
+    rules.push((kryoptic, read));
     if let Ok(entries) = std::fs::read_dir("/dev") {
         let devices = entries.flatten().map(|entry| entry.path()).filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -216,17 +221,78 @@ fn has_daemon() -> bool {
         || runtime.is_some_and(|folder| folder.join(P11_KIT_SOCKET).exists())
 }
 
-/// The directory of tokens that a configuration of SoftHSM names.
-fn softhsm_directory(configuration: &Path) -> Option<PathBuf> {
+fn configuration_text(path: &Path) -> Option<String> {
     use std::io::Read;
     let mut text = String::new();
-    let file = std::fs::File::open(configuration).ok()?;
+    let file = std::fs::File::open(path).ok()?;
     let read = file.take(MAX_CONFIGURATION_BYTES).read_to_string(&mut text);
-    read.ok()?;
-    text.lines()
+    read.ok().map(|_| text)
+}
+
+/// The directory of tokens that a configuration of SoftHSM names.
+fn softhsm_directory(configuration: &Path) -> Option<PathBuf> {
+    configuration_text(configuration)?
+        .lines()
         .filter_map(|line| line.split_once('='))
         .find(|(key, _)| key.trim() == "directories.tokendir")
         .map(|(_, path)| PathBuf::from(path.trim()))
+}
+
+/// Where kryoptic looks for its configuration; a path that ends with `.sql` is a database itself.
+fn kryoptic_configuration(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    const NAME: &str = "kryoptic/token.conf";
+    if let Some(named) = variable("KRYOPTIC_CONF") {
+        return named.into();
+    }
+    if let Some(folder) = variable("XDG_CONFIG_HOME") {
+        return Path::new(&folder).join(NAME);
+    }
+    match variable("HOME") {
+        Some(home) => Path::new(&home).join(".config").join(NAME),
+        None => Path::new("/etc").join(NAME),
+    }
+}
+
+/// The directories of the databases that a configuration of kryoptic names: SQLite makes files beside
+/// a database. Of a database in the home directory, above it, or in a directory at the top, the file alone.
+fn kryoptic_stores(configuration: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let mut named = Vec::new();
+    if configuration.extension().is_some_and(|end| end == "sql") {
+        named.push(configuration.to_owned());
+    } else if let Some(text) = configuration_text(configuration) {
+        let values = text.lines().filter_map(|line| line.split_once('='));
+        let values = values.filter(|(key, _)| key.trim() == "dbargs");
+        named.extend(values.filter_map(|(_, value)| database(value.trim())));
+    }
+    let home = variable("HOME").map(PathBuf::from);
+    named.into_iter().map(move |path| {
+        let folder = match path.is_dir() {
+            true => Some(path.as_path()),
+            false => path.parent(),
+        };
+        let is_private = |folder: &&Path| {
+            let is_low = folder.components().count() > 2;
+            is_low && !home.iter().any(|home| home.starts_with(folder))
+        };
+        folder
+            .filter(is_private)
+            .map_or(path.clone(), Path::to_owned)
+    })
+}
+
+/// The absolute path in a value of `dbargs`: `"PATH"`, or `"configDir=PATH"` with more after a blank.
+fn database(value: &str) -> Option<PathBuf> {
+    let quote = value
+        .chars()
+        .next()
+        .filter(|first| "\"'".contains(*first))?;
+    let (text, _) = value.strip_prefix(quote)?.split_once(quote)?;
+    let path = match text.split_once("configDir=") {
+        Some((_, rest)) => rest.split(' ').next()?.trim_matches(['\'', '"']),
+        None => text,
+    };
+    let path = path.strip_prefix("sql:").unwrap_or(path);
+    path.starts_with('/').then(|| path.into())
 }
 
 fn program(connects: bool) -> io::Result<BpfProgram> {
@@ -307,6 +373,48 @@ mod tests {
         let second = |value: i32| [3, u64::from(small(value)), 0, 0, 0, 0];
         assert!(allows(libc::SYS_fcntl, second(libc::F_SETLKW)));
         assert!(!allows(libc::SYS_fcntl, second(libc::F_SETOWN)));
+    }
+
+    #[test]
+    fn the_databases_of_kryoptic_are_read_from_its_configuration() {
+        let home = |name: &str| (name == "HOME").then(|| "/home/mia".into());
+        let found = kryoptic_configuration(home);
+        assert_eq!(found, Path::new("/home/mia/.config/kryoptic/token.conf"));
+        let both = |name: &str| match name {
+            "KRYOPTIC_CONF" => Some("/x/conf".into()),
+            _ => Some("/y".into()),
+        };
+        assert_eq!(kryoptic_configuration(both), Path::new("/x/conf"));
+        for (value, path) in [
+            ("\"/x/token.sql\"", Some("/x/token.sql")),
+            ("'/x/a b.sql' # the first", Some("/x/a b.sql")),
+            ("\"configDir=/etc/pki/nssdb\"", Some("/etc/pki/nssdb")),
+            ("\"configDir='sql:/etc/pki' flags=x\"", Some("/etc/pki")),
+            ("\"token.sql\"", None),
+            ("/x/token.sql", None),
+            ("\"", None),
+        ] {
+            assert_eq!(database(value), path.map(PathBuf::from), "{value}");
+        }
+        let folder = std::env::temp_dir().join(format!("kryoptic-{}", process::pid()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("token.conf");
+        let own = std::env::var("HOME").unwrap_or_default();
+        let text = format!(
+            "[[slots]]\nslot = 1\ndbtype = \"sqlite\"\ndbargs = \"/x/y/one.sql\"\n\
+             [[slots]]\nslot = 2\ndbargs=\"{own}/two.sql\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let found: Vec<PathBuf> = kryoptic_stores(&file).collect();
+        std::fs::remove_dir_all(&folder).unwrap();
+        // Not the whole home directory.
+        let alone = Path::new(&own).join("two.sql");
+        assert_eq!(found, [PathBuf::from("/x/y"), alone]);
+        let top = kryoptic_stores(Path::new("/x/token.sql"));
+        assert_eq!(top.collect::<Vec<_>>(), [PathBuf::from("/x/token.sql")]);
+        let database = kryoptic_stores(Path::new("/x/y/token.sql"));
+        assert_eq!(database.collect::<Vec<_>>(), [PathBuf::from("/x/y")]);
+        assert_eq!(kryoptic_stores(Path::new("/nonexistent")).count(), 0);
     }
 
     #[test]

@@ -61,6 +61,13 @@ pub(super) fn insert(
         }
     };
     debug1!("{} keys in {}", opened.keys().len(), path.display());
+    if opened.keys().is_empty() {
+        // The token was removed, or the library does not find it.
+        error!(
+            "PKCS11Provider {}: it reaches no token with a key",
+            one_line(&path.display().to_string())
+        );
+    }
     let found: Vec<(PresentedKey, String)> = opened
         .keys()
         .iter()
