@@ -45,6 +45,8 @@ pub struct Driver {
     pub(super) attachments: Attachments,
     pub(super) notices: VecDeque<Notice>,
     pub(super) failure: Option<DriverError>,
+    /// Client: the contexts of key exchanges by GSS-API.
+    pub(super) gss: Option<Box<dyn crate::GssContexts>>,
     /// The memory that is returned to the system when the idle connection has freed its buffers.
     pub(super) trim: IdleTrim,
     /// Accounts the loop's time, if requested.
@@ -84,6 +86,7 @@ impl Driver {
             attachments: Attachments::default(),
             notices: VecDeque::new(),
             failure: None,
+            gss: None,
             trim: IdleTrim::Nothing,
             stalls: None,
         })

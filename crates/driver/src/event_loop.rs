@@ -56,7 +56,9 @@ impl Driver {
     fn owes_signature(&self) -> bool {
         matches!(
             self.notices.back(),
-            Some(Notice::Event(Event::SignExchangeHash { .. }))
+            Some(Notice::Event(
+                Event::SignExchangeHash { .. } | Event::GssAccept { .. }
+            ))
         )
     }
 
@@ -215,6 +217,11 @@ impl Driver {
         while self.notices.is_empty()
             && let Some(event) = self.connection.poll_event()
         {
+            let event = match self.pass_token(event) {
+                Ok(Some(event)) => event,
+                Ok(None) => continue,
+                Err(error) => return self.give_up(error),
+            };
             let (connection, poller) = (&mut self.connection, &mut self.poller);
             match self.attachments.receive(event, connection, poller) {
                 Ok(event) => self.notices.extend(event.map(Notice::Event)),

@@ -256,6 +256,7 @@ impl LoginState {
             | AuthMethod::GssapiWithMic { .. }
             | AuthMethod::GssapiToken { .. }
             | AuthMethod::GssapiMic { .. }
+            | AuthMethod::GssapiKeyex { .. }
             | AuthMethod::Unknown { .. } => Method::None,
             AuthMethod::Password { .. } => Method::Password,
             AuthMethod::PublickeyQuery { .. } | AuthMethod::Publickey { .. } => Method::PublicKey,
@@ -273,6 +274,7 @@ impl LoginState {
             | AuthMethod::GssapiWithMic { .. }
             | AuthMethod::GssapiToken { .. }
             | AuthMethod::GssapiMic { .. }
+            | AuthMethod::GssapiKeyex { .. }
             | AuthMethod::Unknown { .. } => decided(Decision::Reject),
             AuthMethod::Password {
                 password,

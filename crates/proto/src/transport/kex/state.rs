@@ -9,6 +9,7 @@ use crypto::kex::{Initiator, KexAlgorithm};
 use zeroize::Zeroizing;
 
 use super::derive::{GroupSizes, RequestedGroup};
+use super::gss::{GssClient, GssServer};
 use super::negotiate::Agreement;
 use crate::permits::ConnectionPhase;
 use crate::transport::epoch_keys::EpochKeys;
@@ -85,6 +86,10 @@ pub(super) enum ClientStep {
     },
     /// Awaits the owner's decision about the host key.
     Decision(KexOutcome),
+    /// GSS-API: awaits a token of the owner or a message of the server.
+    Gss(Box<GssClient>),
+    /// GSS-API: awaits the owner's verification of the MIC.
+    GssProof(Box<KexOutcome>),
 }
 
 pub(super) enum ServerStep {
@@ -99,6 +104,10 @@ pub(super) enum ServerStep {
         outcome: KexOutcome,
         public: Vec<u8>,
     },
+    /// Awaits KEXGSS_INIT.
+    GssInit,
+    /// GSS-API: awaits the owner's answer or the client's token.
+    Gss(Box<GssServer>),
 }
 
 /// Results of an exchange.
@@ -165,11 +174,15 @@ impl Kex {
         let Self::Running { step, .. } = self else {
             return false;
         };
-        matches!(
-            step,
-            KexStep::Client(ClientStep::Decision(_))
-                | KexStep::Server(ServerStep::GroupChoice(_) | ServerStep::Signature { .. })
-        )
+        match step {
+            KexStep::Client(ClientStep::Gss(gss)) => gss.waits_for_owner(),
+            KexStep::Server(ServerStep::Gss(gss)) => gss.waits_for_owner,
+            _ => matches!(
+                step,
+                KexStep::Client(ClientStep::Decision(_) | ClientStep::GssProof(_))
+                    | KexStep::Server(ServerStep::GroupChoice(_) | ServerStep::Signature { .. })
+            ),
+        }
     }
 
     /// The phase for permissions, if the exchange determines it; `first` before the end of the first
