@@ -9,7 +9,8 @@ use crate::log::Log;
 /// Leaves GSSAPIKeyExchange out of the configuration if no acceptor can be started, which reads the keytab in a process
 /// of its own. `ids` are the unprivileged ones.
 pub(super) fn probe(config: &mut ServerConfig, ids: Option<(u32, u32)>, log: &Log) {
-    if !config.global().authentication.gssapi_key_exchange {
+    let authentication = config.global().authentication;
+    if !authentication.gssapi_key_exchange {
         return;
     }
     let terms = AcceptorTerms {
@@ -18,8 +19,7 @@ pub(super) fn probe(config: &mut ServerConfig, ids: Option<(u32, u32)>, log: &Lo
             gid,
             groups: vec![gid],
         }),
-        // The strict check asks the DNS for this machine's name.
-        is_strict: false,
+        is_strict: authentication.gssapi_strict_acceptor_check,
         takes_delegated: false,
         is_mutual: true,
     };
