@@ -157,10 +157,8 @@ impl Case {
     /// Logs in; the client's `arguments` follow `GSSAPIAuthentication yes` and no other method.
     fn run(&self, client: Kind, server: Kind, arguments: &[&str]) -> Ended {
         let key = &self.host_key;
-        let (before, after) = match self.server_options.starts_with("Match") {
-            true => ("", self.server_options),
-            false => (self.server_options, ""),
-        };
+        let options = self.server_options;
+        let (before, after) = options.split_at(options.find("Match").unwrap_or(options.len()));
         let options = format!(
             "{before}GSSAPIAuthentication yes\nPasswordAuthentication no\nListenAddress 127.0.0.1\n\
              KbdInteractiveAuthentication no\nPubkeyAuthentication no\nLogLevel DEBUG1\nUsePAM no\n\

@@ -52,6 +52,14 @@ fn by_gss(ended: &Ended) -> bool {
     !names.is_empty() && names.iter().all(|name| name.starts_with("gss-"))
 }
 
+/// Bytes that the client says it has received.
+fn received(ended: &Ended) -> u64 {
+    let line = ended.said.lines().find(|line| line.contains("received "));
+    let words = line.and_then(|line| line.split_once("received "));
+    let number = words.and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    number.unwrap_or_default()
+}
+
 #[test]
 fn each_exchange_proves_the_server_and_the_user_whoever_made_each_side() {
     let Some(case) = case() else { return };
@@ -94,15 +102,14 @@ fn a_server_needs_no_host_key() {
 }
 
 #[test]
-fn rekeys_are_by_gss_too_while_data_moves_in_both_directions() {
+fn rekeys_are_by_gss_too_while_data_moves() {
     let Some(mut case) = case() else { return };
     case.command = "head -c 30000000 /dev/zero | tr '\\0' x";
     for (client, server) in couples() {
         let ended = case.run(client, server, &with(&["-oRekeyLimit=4M", "-oCompression=no"]));
         let which = format!("{client:?} {server:?}: {}", ended.said);
         assert!(ended.logged_in, "{which}");
-        let bytes = ended.output.bytes().filter(|byte| *byte == b'x').count();
-        assert_eq!(bytes, 30_000_000, "{which}");
+        assert!(received(&ended) >= 30_000_000, "{which}");
         assert!(by_gss(&ended) && exchanges(&ended).len() >= 6, "{which}");
     }
     // The server's limit.
@@ -131,12 +138,14 @@ fn credentials_are_delegated_in_the_exchange_and_renewed_by_rekeys_if_the_server
         assert!(ended.logged_in && ended.cache().is_none(), "{ended:?}");
     }
     case.server_options = "GSSAPIKeyExchange yes\nGSSAPIStoreCredentialsOnRekey yes\n";
-    case.command = r#"head -c 12000000 /dev/zero | tr '\0' x; echo; echo "cache=$KRB5CCNAME"; klist -s && klist | grep "Default principal""#;
+    case.command = r#"echo "cache=$KRB5CCNAME"; head -c 12000000 /dev/zero; klist >~/after"#;
     // OpenSSH's client delegates in each exchange, ours in the first.
     for (client, renews) in [(Kind::OpenSsh, true), (Kind::Fulmar, false)] {
         let ended = case.run(client, Kind::Fulmar, &with(&["-K", "-oRekeyLimit=4M"]));
         let log = &ended.log;
-        assert!(ended.logged_in && ended.output.contains(&principal), "{client:?}: {log}");
+        assert!(ended.logged_in && exchanges(&ended).len() > 2, "{client:?}: {log}");
+        let after = fs::read_to_string(case.guest.home().join("after")).unwrap();
+        assert!(after.contains(&principal), "{client:?}: {after} {log}");
         assert_eq!(log.contains("the rekey has renewed the credentials"), renews, "{log}");
         let path = ended.cache().unwrap();
         assert!(until(LIMIT, || !fs::exists(path).unwrap()), "{log}");
@@ -190,7 +199,7 @@ fn a_ticket_for_another_service_ends_the_exchange_and_a_missing_key_is_not_offer
         let ended = case.run(client, server, &with(&[]));
         assert!(!ended.logged_in, "{which}: {ended:?}");
         assert!(!ended.log.contains("Accepted"), "{which}: {ended:?}");
-        if client == Kind::Fulmar {
+        if (client, server) == (Kind::Fulmar, Kind::Fulmar) {
             assert!(ended.said.contains("GSS-API key exchange failed"), "{which}: {ended:?}");
         }
         // A strict acceptor has no key of its own: another exchange is agreed on.
@@ -268,10 +277,10 @@ fn chains_name_the_method_and_it_needs_the_exchange() {
 fn an_agent_is_forwarded_without_a_host_key() {
     let Some(mut case) = case() else { return };
     case.agent = case.guest.home().join("agent").display().to_string();
-    case.command = r#"SSH_AUTH_SOCK="$SSH_AUTH_SOCK" ssh-add -l"#;
-    let forwarded = format!("-oForwardAgent={}", case.agent);
+    case.command = "ssh-add -l";
+    let agent = format!("-oIdentityAgent={}", case.agent);
     for (client, server) in couples() {
-        let ended = case.run(client, server, &with(&[&forwarded]));
+        let ended = case.run(client, server, &with(&["-A", &agent]));
         let which = format!("{client:?} {server:?}: {ended:?}");
         assert!(ended.logged_in && by_gss(&ended), "{which}");
         assert!(ended.output.contains("The agent has no identities."), "{which}");
