@@ -91,8 +91,11 @@ fn each_exchange_proves_the_server_and_the_user_whoever_made_each_side() {
 fn a_server_needs_no_host_key() {
     let Some(mut case) = case() else { return };
     case.host_key = "/nonexistent/key".to_owned();
+    // Without a host key Debian 12's server does not announce strict key exchange, and resets its sequence
+    // numbers all the same; AES-GCM does not depend on them.
+    let cipher = "-oCiphers=aes128-gcm@openssh.com";
     for (client, server) in couples() {
-        let ended = case.run(client, server, &with(&[]));
+        let ended = case.run(client, server, &with(&[cipher]));
         let which = format!("{client:?} {server:?}: {ended:?}");
         assert!(ended.logged_in && by_gss(&ended), "{which}");
         // Without tickets nothing is in common.
