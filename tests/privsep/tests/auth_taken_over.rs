@@ -198,6 +198,10 @@ fn before_the_login_a_mic_is_made_for_a_configured_method_and_its_hash_alone() {
     assert_eq!(refused, GssOutcome::Refused { token: Vec::new() });
     monitor.send(&place.user());
     monitor.ends_for_a_broken_rule("a user before a key exchange");
+    let mut monitor = place.monitor(option);
+    let _: GssOutcome = monitor.ask(&gss_exchange(&HASH));
+    monitor.send(&gss_exchange(&HASH));
+    monitor.ends_for_a_broken_rule("a second acceptor before the login");
     // Without such an exchange there is no context that could prove a user.
     let mut monitor = place.monitor("GSSAPIKeyExchange yes\nGSSAPIAuthentication yes");
     place.bring(&mut monitor, LoginPhase::Authenticating);

@@ -82,10 +82,11 @@ impl OpenExchange {
             });
         }
         let client = self.acceptor.client()?;
-        if !signer.accept_gss(&self.hash, &client.name) {
+        if !signer.permits_principal(&client.name) {
             return Err(GssFailure::plain("a rekey with the ticket of another principal"));
         }
         let mic = self.acceptor.mic(self.hash.clone())?;
+        signer.note_gss(&self.hash, &client.name);
         self.is_complete = true;
         Ok(GssReply {
             outcome: GssOutcome::Complete { token, mic },

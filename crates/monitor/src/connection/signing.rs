@@ -60,6 +60,8 @@ pub(crate) struct Signer {
     first_host_key: Option<Vec<u8>>,
     /// The exported name of the principal of a first exchange by GSS-API.
     principal: Option<Vec<u8>>,
+    /// True if a key exchange by GSS-API was begun before the login.
+    gss_begun: bool,
     /// True if a Diffie-Hellman group was given out since the last signed hash.
     group_given: bool,
     groups: Rate,
@@ -91,6 +93,7 @@ impl Signer {
             session_id: None,
             first_host_key: None,
             principal: None,
+            gss_begun: false,
             group_given: false,
             groups: Rate::new(GROUP_BURST, GROUP_REFILL_MS, now_ms),
             rekeys: Rate::new(REKEY_BURST, REKEY_REFILL_MS, now_ms),
@@ -156,6 +159,12 @@ impl Signer {
                 "a MIC for a method that is not by GSS-API",
             ));
         }
+        // Before the login one exchange is allowed, even if no acceptor starts for it.
+        if !rekey && core::mem::replace(&mut self.gss_begun, true) {
+            return Err(SigningRefusal::Violation(
+                "a second key exchange by GSS-API before the login",
+            ));
+        }
         if rekey && !self.is_by_gss() {
             return Err(SigningRefusal::Violation(
                 "a key exchange by GSS-API after another one",
@@ -167,15 +176,21 @@ impl Signer {
         Ok(())
     }
 
-    /// Decides whether a MIC of the exchange hash may be made for the principal with this exported name. The first
-    /// hash becomes the session identifier; afterwards the principal must be the same, so that nobody can pass a
-    /// context with somebody else's client off as a rekey.
-    pub(crate) fn accept_gss(&mut self, hash: &[u8], principal: &[u8]) -> bool {
+    /// Decides whether a MIC may be made for the principal with this exported name: in a rekey it is that of the first
+    /// exchange, so that nobody can pass a context with somebody else's client off as a rekey.
+    pub(crate) fn permits_principal(&self, principal: &[u8]) -> bool {
+        match (&self.session_id, &self.principal) {
+            (None, _) => true,
+            (Some(_), first) => first.as_deref() == Some(principal),
+        }
+    }
+
+    /// A MIC was made of this exchange hash; the first one is the session identifier.
+    pub(crate) fn note_gss(&mut self, hash: &[u8], principal: &[u8]) {
         if self.session_id.is_none() {
             self.session_id = Some(hash.to_vec());
             self.principal = Some(principal.to_vec());
         }
-        self.principal.as_deref() == Some(principal)
     }
 
     fn check_hash(&self, kex: &str, hash: &[u8]) -> Result<(), SigningRefusal> {

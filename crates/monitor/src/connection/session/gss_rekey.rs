@@ -1,6 +1,6 @@
 //! Rekeys by GSS-API, with an acceptor of their own each.
 
-use privsep::GssExchange;
+use privsep::{GssExchange, GssOutcome};
 use zeroize::Zeroizing;
 
 use super::MonitorSession;
@@ -39,7 +39,10 @@ impl MonitorSession<'_> {
                     self.renew_delegated(credential);
                 }
             }
-            None => self.gss = Some(exchange),
+            None if matches!(reply.outcome, GssOutcome::Continue { .. }) => {
+                self.gss = Some(exchange);
+            }
+            None => {}
         }
         channel.send(&reply.outcome)
     }
