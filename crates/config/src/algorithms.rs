@@ -2,8 +2,9 @@
 //! ssh_config(5).
 
 use wire::algorithms::{
-    CA_SIGNATURES, CLIENT_HOST_KEYS, CLIENT_KEX, GSS_KEX, KERBEROS_KEX_SUFFIX, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX,
-    KNOWN_MACS, KNOWN_SIGNATURES, MACS, SERVER_KEX, SIGNATURES, ciphers, is_old,
+    CA_SIGNATURES, CLIENT_HOST_KEYS, CLIENT_KEX, GSS_KEX, KERBEROS_KEX_SUFFIX, KNOWN_CA_SIGNATURES,
+    KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, KNOWN_SIGNATURES, MACS, SERVER_KEX, SIGNATURES, ciphers,
+    is_old,
 };
 
 use crate::pattern;
@@ -337,8 +338,18 @@ mod tests {
         assert!(Class::Cipher.check("aes*").is_err());
         assert!(Class::Kex.check("-diffie*").is_ok());
         assert!(Class::Kex.check("-").is_ok());
-        assert!(Class::GssKex.check("gss-gex-sha1-,gss-group16-sha512-").is_ok());
-        for list in ["+gss-group16-sha512-", "-gss-*", "gss-gex-sha1-", "gss-*", "curve25519-sha256"] {
+        assert!(
+            Class::GssKex
+                .check("gss-gex-sha1-,gss-group16-sha512-")
+                .is_ok()
+        );
+        for list in [
+            "+gss-group16-sha512-",
+            "-gss-*",
+            "gss-gex-sha1-",
+            "gss-*",
+            "curve25519-sha256",
+        ] {
             assert!(Class::GssKex.check(list).is_err(), "{list}");
         }
         assert!(Class::HostKey.check("no-such*").is_err());

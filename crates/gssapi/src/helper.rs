@@ -15,10 +15,10 @@ use sys::process::Credentials;
 use sys::signals::Signal;
 use zeroize::Zeroizing;
 
-use crate::{AcceptorTerms, InitiatorTerms};
 use crate::message::{
     Client, ContextStep, GssFailure, HelperReply, HelperRequest, MAX_FRAME_BYTES, UserIds,
 };
+use crate::{AcceptorTerms, InitiatorTerms};
 
 /// Largest keytab, bytes.
 const MAX_KEYTAB_BYTES: u64 = 1024 * 1024;

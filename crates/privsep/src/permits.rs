@@ -3,8 +3,9 @@
 
 use crate::message::{
     AuthNone, AuthOther, AuthPassword, ChooseGroup, GssExchange, GssapiKeyex, GssapiMic,
-    GssapiStart, GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify, Log, Message,
-    PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, TrafficReport, TunnelOpen, User,
+    GssapiStart, GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery,
+    KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, TrafficReport,
+    TunnelOpen, User,
 };
 
 /// State of a connection as the monitor sees it.

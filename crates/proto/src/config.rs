@@ -329,12 +329,18 @@ mod tests {
     #[test]
     fn every_listed_algorithm_is_carried_out() {
         for name in algorithms::KNOWN_KEX {
-            assert!(KexAlgorithm::from_name(name).is_some_and(|kex| !kex.is_gss()), "{name}");
+            assert!(
+                KexAlgorithm::from_name(name).is_some_and(|kex| !kex.is_gss()),
+                "{name}"
+            );
         }
         for family in algorithms::GSS_KEX {
             let name = alloc::format!("{family}{}", algorithms::KERBEROS_KEX_SUFFIX);
             assert!(algorithms::is_gss_kex(&name));
-            assert!(KexAlgorithm::from_name(&name).is_some_and(KexAlgorithm::is_gss), "{name}");
+            assert!(
+                KexAlgorithm::from_name(&name).is_some_and(KexAlgorithm::is_gss),
+                "{name}"
+            );
         }
         for name in algorithms::KNOWN_CIPHERS {
             assert!(CipherAlgorithm::from_name(name).is_some(), "{name}");

@@ -5,12 +5,12 @@ use hostile::adversary::{Adversary, Offer};
 use hostile::subject::{Memory, Subject};
 use proto::{Error, Event, Role, TransportConfig};
 use wire::Put;
+use wire::Rest;
 use wire::algorithms::{GSS_KEX, KERBEROS_KEX_SUFFIX};
 use wire::message::{
     Encode, KexEcdhReply, KexGssComplete, KexGssContinue, KexGssError, KexGssHostKey, KexGssInit,
     NewKeys,
 };
-use wire::Rest;
 
 fn names() -> Vec<String> {
     let full = |name: &&str| format!("{name}{KERBEROS_KEX_SUFFIX}");
@@ -72,8 +72,14 @@ fn is_accepted(adversary: &Adversary<Memory>) -> bool {
 fn complete_counts_only_with_the_mic_of_its_own_hash_and_the_token_that_is_awaited() {
     let wrong = [
         (complete(b"", Some(b"last")), "without a MIC"),
-        (complete(&[1; 32], Some(b"last")), "GSS-API key exchange failed"),
-        (complete(&[1; 28], Some(b"last")), "GSS-API key exchange failed"),
+        (
+            complete(&[1; 32], Some(b"last")),
+            "GSS-API key exchange failed",
+        ),
+        (
+            complete(&[1; 28], Some(b"last")),
+            "GSS-API key exchange failed",
+        ),
         (complete(&[1; 8192], Some(b"last")), "without a MIC"),
         // The client's context still needs a token.
         (complete(&[1; 32], None), "without the last one"),
@@ -107,7 +113,12 @@ fn a_host_key_comes_once_and_is_no_proof() {
     adversary.send(&key);
     adversary.ends_with("second");
     let mut adversary = server();
-    adversary.send(&KexGssHostKey { host_key: &vec![1; 1 << 17] }.encode());
+    adversary.send(
+        &KexGssHostKey {
+            host_key: &vec![1; 1 << 17],
+        }
+        .encode(),
+    );
     adversary.ends_with("too long");
     // The signature of a host key is another method's proof.
     let mut adversary = server();
@@ -117,7 +128,11 @@ fn a_host_key_comes_once_and_is_no_proof() {
         signature: b"signature",
     });
     assert!(adversary.ends() && !is_accepted(&adversary));
-    assert!(!adversary.subject.saw(|event| matches!(event, Event::HostKey { .. })));
+    assert!(
+        !adversary
+            .subject
+            .saw(|event| matches!(event, Event::HostKey { .. }))
+    );
 }
 
 #[test]
@@ -138,7 +153,10 @@ fn tokens_have_an_end() {
     // So does the server.
     let mut adversary = client();
     let public = public();
-    adversary.say(&KexGssInit { token: b"first", public: &public });
+    adversary.say(&KexGssInit {
+        token: b"first",
+        public: &public,
+    });
     for _ in 0..15 {
         adversary.expect(31);
         adversary.say(&KexGssContinue { token: b"again" });
@@ -152,9 +170,19 @@ fn tokens_have_an_end() {
 #[test]
 fn messages_come_in_their_order() {
     let public = public();
-    let init = KexGssInit { token: b"first", public: &public }.encode();
+    let init = KexGssInit {
+        token: b"first",
+        public: &public,
+    }
+    .encode();
     let token = KexGssContinue { token: b"token" }.encode();
-    let error = KexGssError { major: 1, minor: 2, text: b"text", language: b"" }.encode();
+    let error = KexGssError {
+        major: 1,
+        minor: 2,
+        text: b"text",
+        language: b"",
+    }
+    .encode();
     let newkeys = NewKeys {}.encode();
     // To a server before INIT, and after it.
     for payload in [&token, &complete(&[1; 32], None), &error, &newkeys] {
@@ -178,16 +206,26 @@ fn messages_come_in_their_order() {
     let mut adversary = server();
     adversary.send(&error);
     assert!(adversary.ends());
-    assert_eq!(adversary.subject.error, Some(Error::GssFailed("text".into())));
+    assert_eq!(
+        adversary.subject.error,
+        Some(Error::GssFailed("text".into()))
+    );
 }
 
 #[test]
 fn public_values_are_checked_as_in_the_methods_with_a_host_key() {
     for value in [&b""[..], &[0; 32], &[1; 31], &[1; 33]] {
         let mut adversary = client();
-        adversary.say(&KexGssInit { token: b"first", public: value });
+        adversary.say(&KexGssInit {
+            token: b"first",
+            public: value,
+        });
         assert!(adversary.ends());
-        assert!(!adversary.subject.saw(|event| matches!(event, Event::GssAccept { .. })));
+        assert!(
+            !adversary
+                .subject
+                .saw(|event| matches!(event, Event::GssAccept { .. }))
+        );
     }
     for (index, values) in [
         (1, vec![vec![4; 65], vec![4; 64]]),
@@ -198,7 +236,10 @@ fn public_values_are_checked_as_in_the_methods_with_a_host_key() {
             adversary.hello();
             adversary.kexinit(&Offer::kex(&names()[index]));
             adversary.expect_kexinit();
-            adversary.say(&KexGssInit { token: b"first", public: &value });
+            adversary.say(&KexGssInit {
+                token: b"first",
+                public: &value,
+            });
             assert!(adversary.ends(), "{index} {value:?}");
         }
     }
@@ -208,7 +249,10 @@ fn public_values_are_checked_as_in_the_methods_with_a_host_key() {
 fn a_refused_token_is_told_and_ends_the_exchange() {
     let mut adversary = client();
     let public = public();
-    adversary.say(&KexGssInit { token: b"bad", public: &public });
+    adversary.say(&KexGssInit {
+        token: b"bad",
+        public: &public,
+    });
     let token = adversary.expect(31);
     assert_eq!(KexGssContinue::decode(&token).unwrap().token, b"error");
     let error = adversary.expect(34);

@@ -10,9 +10,10 @@ use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::roles::ROLE_SESSION;
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, GssExchange, GssapiKeyex,
-    GssapiMic, GssapiStart, GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify,
-    Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease, Secret, SessionGrant,
-    SignExchangeHash, Signature, Snapshot, TrafficReport, TunnelOpen, User, UserPolicy,
+    GssapiMic, GssapiStart, GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond,
+    KbdintStart, KeyQuery, KeyVerify, Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease,
+    Secret, SessionGrant, SignExchangeHash, Signature, Snapshot, TrafficReport, TunnelOpen, User,
+    UserPolicy,
 };
 use wire::Put;
 

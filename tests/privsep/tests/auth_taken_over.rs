@@ -7,8 +7,9 @@ use keys::SignatureAlgorithm;
 use privsep::roles::ConnectionNews;
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, Group, GssExchange, GssOutcome,
-    GssapiKeyex, KeyAnswer, KeyQuery, KeyVerify, Log, LogLevel, LoginPhase, MAX_FRAME_BYTES, MAX_SNAPSHOT_BYTES, Message,
-    PtyAllocate, Secret, SignExchangeHash, Signature, Snapshot, User, UserPolicy,
+    GssapiKeyex, KeyAnswer, KeyQuery, KeyVerify, Log, LogLevel, LoginPhase, MAX_FRAME_BYTES,
+    MAX_SNAPSHOT_BYTES, Message, PtyAllocate, Secret, SignExchangeHash, Signature, Snapshot, User,
+    UserPolicy,
 };
 use privsep_tests::double::{host_key, timed};
 use privsep_tests::place::{HASH, KEX, Place, exchange, gss_exchange, signed, snapshot};

@@ -241,11 +241,10 @@ impl Pair {
 
     /// Carries out an event of the client's GSS-API context; false if there is none.
     fn answer_as_initiator(&mut self) -> Result<bool, Error> {
-        let Some(index) = self
-            .client
-            .events
-            .iter()
-            .position(|event| matches!(event, Event::GssToken { .. } | Event::GssComplete { .. }))
+        let Some(index) =
+            self.client.events.iter().position(|event| {
+                matches!(event, Event::GssToken { .. } | Event::GssComplete { .. })
+            })
         else {
             return Ok(false);
         };

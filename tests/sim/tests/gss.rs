@@ -24,17 +24,24 @@ fn kex_of(pair: &Pair) -> &'static str {
 fn carries_data(pair: &mut Pair) {
     let id = pair.open_session().unwrap();
     for up in [true, false] {
-        let side = if up { &mut pair.client } else { &mut pair.server };
+        let side = if up {
+            &mut pair.client
+        } else {
+            &mut pair.server
+        };
         let data = b"some data";
         side.connection
             .channel_send_slice(id, proto::Stream::Data, data)
             .unwrap();
         pair.settle(usize::MAX).unwrap();
-        let side = if up { &mut pair.server } else { &mut pair.client };
-        let arrived = side
-            .events
-            .drain(..)
-            .any(|event| matches!(event, Event::ChannelData { data: got, .. } if got[..] == data[..]));
+        let side = if up {
+            &mut pair.server
+        } else {
+            &mut pair.client
+        };
+        let arrived = side.events.drain(..).any(
+            |event| matches!(event, Event::ChannelData { data: got, .. } if got[..] == data[..]),
+        );
         assert!(arrived);
     }
 }
@@ -47,7 +54,8 @@ fn each_method_logs_in_and_rekeys_whatever_the_number_of_tokens() {
                 let mut pair = Pair::new(with_gss(&[family]), with_gss(GSS_KEX));
                 pair.gss_rounds = rounds;
                 pair.gss_ends_with_token = ends_with_token;
-                pair.login(if rounds == 1 { 1 } else { usize::MAX }).unwrap();
+                pair.login(if rounds == 1 { 1 } else { usize::MAX })
+                    .unwrap();
                 assert_eq!(kex_of(&pair), full(family));
                 assert!(pair.client.connection.is_by_gss() && pair.server.connection.is_by_gss());
                 assert_eq!(pair.client.connection.host_key(), None);
@@ -55,10 +63,15 @@ fn each_method_logs_in_and_rekeys_whatever_the_number_of_tokens() {
                 assert_eq!(pair.server.connection.session_id(), Some(&first[..]));
                 carries_data(&mut pair);
                 for from_client in [true, false] {
-                    let side = if from_client { &mut pair.client } else { &mut pair.server };
+                    let side = if from_client {
+                        &mut pair.client
+                    } else {
+                        &mut pair.server
+                    };
                     side.connection.rekey(0).unwrap();
                     pair.settle(usize::MAX).unwrap();
-                    let changed = |event: &Event| matches!(event, Event::KeysChanged { first: false, .. });
+                    let changed =
+                        |event: &Event| matches!(event, Event::KeysChanged { first: false, .. });
                     assert!(pair.client.events.iter().any(changed));
                     assert_eq!(kex_of(&pair), full(family));
                     pair.client.events.clear();
@@ -84,18 +97,27 @@ fn a_server_without_a_host_key_has_these_methods_alone() {
     let mut pair = Pair::without_host_key(with_gss(&[]), with_gss(GSS_KEX));
     assert!(matches!(
         pair.login(usize::MAX),
-        Err(Error::NoCommonAlgorithm { kind: "key exchange method", .. })
+        Err(Error::NoCommonAlgorithm {
+            kind: "key exchange method",
+            ..
+        })
     ));
 }
 
 #[test]
 fn without_them_on_both_sides_the_host_key_is_what_it_was() {
-    for (client, server) in [(with_gss(GSS_KEX), with_gss(&[])), (with_gss(&[]), with_gss(GSS_KEX))] {
+    for (client, server) in [
+        (with_gss(GSS_KEX), with_gss(&[])),
+        (with_gss(&[]), with_gss(GSS_KEX)),
+    ] {
         let mut pair = Pair::new(client, server);
         pair.login(usize::MAX).unwrap();
         assert!(!kex_of(&pair).starts_with("gss-"));
         assert!(!pair.client.connection.is_by_gss());
-        assert_eq!(pair.client.connection.host_key(), Some(&pair.host_key_blob()[..]));
+        assert_eq!(
+            pair.client.connection.host_key(),
+            Some(&pair.host_key_blob()[..])
+        );
     }
 }
 
@@ -109,7 +131,12 @@ fn only_an_exchange_by_gss_has_data_for_its_login() {
     // After another exchange there is nothing to sign.
     let mut pair = Pair::new(with_gss(&[]), with_gss(&[]));
     pair.settle(usize::MAX).unwrap();
-    assert!(pair.client.connection.gssapi_keyex_signed_data(b"user").is_err());
+    assert!(
+        pair.client
+            .connection
+            .gssapi_keyex_signed_data(b"user")
+            .is_err()
+    );
 }
 
 #[test]

@@ -83,7 +83,9 @@ impl OpenExchange {
         }
         let client = self.acceptor.client()?;
         if !signer.permits_principal(&client.name) {
-            return Err(GssFailure::plain("a rekey with the ticket of another principal"));
+            return Err(GssFailure::plain(
+                "a rekey with the ticket of another principal",
+            ));
         }
         let mic = self.acceptor.mic(self.hash.clone())?;
         signer.note_gss(&self.hash, &client.name);

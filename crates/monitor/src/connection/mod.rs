@@ -187,7 +187,11 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i
         log,
     );
     let kerberos = Kerberos::new(&inherited.executable, inherited.start.auth_ids);
-    let session = Box::new(session.with_confinement(confinement).with_kerberos(kerberos));
+    let session = Box::new(
+        session
+            .with_confinement(confinement)
+            .with_kerberos(kerberos),
+    );
     session.run(
         inherited.network,
         login.auth,

@@ -192,7 +192,10 @@ fn a_mic_is_permitted_like_a_signature_and_for_one_principal() {
         ("gss-nistp256-sha256-toWM5Slw5Ew8Mqkay+al2g==", 32),
     ] {
         let refused = signer.allow_gss(kex, &vec![5; length], false, 0);
-        assert!(matches!(refused, Err(SigningRefusal::Violation(_))), "{kex}");
+        assert!(
+            matches!(refused, Err(SigningRefusal::Violation(_))),
+            "{kex}"
+        );
     }
     // The host key signs nothing for such a method.
     let request = request(GSS, 32);

@@ -198,7 +198,10 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
         },
         greet: (args.mode == ListenerMode::Serve).then_some(greet),
     };
-    let ids = shape.confinement.as_ref().map(|confinement| confinement.ids);
+    let ids = shape
+        .confinement
+        .as_ref()
+        .map(|confinement| confinement.ids);
     gss_probe::probe(&mut config, ids, &startup);
     let options = config.global();
     if let Some(text) = launch::without_privilege(&options.authentication) {

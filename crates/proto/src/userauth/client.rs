@@ -20,8 +20,9 @@ use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
 use wire::userauth::{
-    HostbasedClaim, KERBEROS_MECHANISM, gssapi_keyex_signed_data, gssapi_signed_data, hostbased_signed_data,
-    publickey_signed_data, put_gssapi_fields, put_hostbased_fields, put_publickey_fields,
+    HostbasedClaim, KERBEROS_MECHANISM, gssapi_keyex_signed_data, gssapi_signed_data,
+    hostbased_signed_data, publickey_signed_data, put_gssapi_fields, put_hostbased_fields,
+    put_publickey_fields,
 };
 
 /// Maximum number of unanswered requests.

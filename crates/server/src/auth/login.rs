@@ -6,9 +6,9 @@
 
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
-    GssapiErrorToken, GssapiKeyex, GssapiMic, GssapiReady, GssapiStart, GssapiToken, HostbasedVerify,
-    KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret,
-    SignExchangeHash, Signature, User, UserPolicy,
+    GssapiErrorToken, GssapiKeyex, GssapiMic, GssapiReady, GssapiStart, GssapiToken,
+    HostbasedVerify, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify,
+    Message, Secret, SignExchangeHash, Signature, User, UserPolicy,
 };
 use proto::{AuthMethod, AuthRequest, Connection, Event, Prompt};
 use wire::names;

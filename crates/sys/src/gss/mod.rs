@@ -370,7 +370,11 @@ impl Gss {
             count: 2,
             elements: pairs.as_ptr(),
         };
-        let required = if is_mutual { MUTUAL | INTEGRITY } else { INTEGRITY };
+        let required = if is_mutual {
+            MUTUAL | INTEGRITY
+        } else {
+            INTEGRITY
+        };
         Ok(GssAcceptor {
             credential: self.credential(name.as_ref(), ACCEPT, &raw const store)?,
             context: GssContext::new(self, required),

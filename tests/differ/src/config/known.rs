@@ -54,7 +54,8 @@ const CNAMES: Why = Said(
     "An unknown host name is not an error of `ssh -G` with CanonicalizePermittedCNAMEs; OpenSSH exits with 255.",
 );
 const NO_GSSAPI: Why = Said("Values of the Kerberos keywords are not checked");
-const GSSAPI_KEX: Why = Said("without those of SHA-1, which GSSAPIKexAlgorithms may name beside others");
+const GSSAPI_KEX: Why =
+    Said("without those of SHA-1, which GSSAPIKexAlgorithms may name beside others");
 const NO_HOST_KEY: Why = Said("`sshd -T` fails if no host key fits HostKeyAlgorithms");
 const NAMELESS: Why =
     Said("`SetEnv` without a name (`=b`) and `TunnelDevice` above 65535 are refused");

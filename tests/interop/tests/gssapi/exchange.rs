@@ -69,18 +69,25 @@ fn each_exchange_proves_the_server_and_the_user_whoever_made_each_side() {
             let ended = case.run(client, server, &with(&[&chosen]));
             let which = format!("{client:?} {server:?} {family}: {ended:?}");
             assert!(ended.logged_in, "{which}");
-            assert_eq!(exchanges(&ended), [format!("{family}{KERBEROS_KEX_SUFFIX}")], "{which}");
+            assert_eq!(
+                exchanges(&ended),
+                [format!("{family}{KERBEROS_KEX_SUFFIX}")],
+                "{which}"
+            );
             assert_eq!(ended.cache(), None, "{which}");
             let lines = case.lines(&ended);
             for expected in [
                 format!("Authorized to GUEST, krb5 principal GUEST@{REALM} (krb5_kuserok)"),
-                format!("Accepted gssapi-keyex for GUEST from 127.0.0.1 port N ssh2: GUEST@{REALM}"),
+                format!(
+                    "Accepted gssapi-keyex for GUEST from 127.0.0.1 port N ssh2: GUEST@{REALM}"
+                ),
             ] {
                 let has = lines.iter().any(|line| line.ends_with(&expected));
                 assert!(has, "{expected}: {which}");
             }
             if client == Kind::Fulmar {
-                let told = format!("authenticated by GSSAPI as host@{HOST}; known_hosts is not consulted");
+                let told =
+                    format!("authenticated by GSSAPI as host@{HOST}; known_hosts is not consulted");
                 assert!(ended.said.contains(&told), "{which}");
             }
         }
@@ -109,7 +116,11 @@ fn rekeys_are_by_gss_too_while_data_moves() {
     let Some(mut case) = case() else { return };
     case.command = "head -c 30000000 /dev/zero | tr '\\0' x";
     for (client, server) in couples() {
-        let ended = case.run(client, server, &with(&["-oRekeyLimit=4M", "-oCompression=no"]));
+        let ended = case.run(
+            client,
+            server,
+            &with(&["-oRekeyLimit=4M", "-oCompression=no"]),
+        );
         let which = format!("{client:?} {server:?}: {}", ended.said);
         assert!(ended.logged_in, "{which}");
         assert!(received(&ended) >= 30_000_000, "{which}");
@@ -133,7 +144,10 @@ fn credentials_are_delegated_in_the_exchange_and_renewed_by_rekeys_if_the_server
     for (client, server) in couples() {
         let ended = case.run(client, server, &with(&["-K"]));
         let which = format!("{client:?} {server:?}: {ended:?}");
-        assert!(by_gss(&ended) && ended.output.contains(&principal), "{which}");
+        assert!(
+            by_gss(&ended) && ended.output.contains(&principal),
+            "{which}"
+        );
         let path = ended.cache().expect(&which);
         assert!(path.starts_with(&format!("/tmp/krb5cc_{uid}_")), "{which}");
         assert!(until(LIMIT, || !fs::exists(path).unwrap()), "{which}");
@@ -146,10 +160,17 @@ fn credentials_are_delegated_in_the_exchange_and_renewed_by_rekeys_if_the_server
     for (client, renews) in [(Kind::OpenSsh, true), (Kind::Fulmar, false)] {
         let ended = case.run(client, Kind::Fulmar, &with(&["-K", "-oRekeyLimit=4M"]));
         let log = &ended.log;
-        assert!(ended.logged_in && exchanges(&ended).len() > 2, "{client:?}: {log}");
+        assert!(
+            ended.logged_in && exchanges(&ended).len() > 2,
+            "{client:?}: {log}"
+        );
         let after = fs::read_to_string(case.guest.home().join("after")).unwrap();
         assert!(after.contains(&principal), "{client:?}: {after} {log}");
-        assert_eq!(log.contains("the rekey has renewed the credentials"), renews, "{log}");
+        assert_eq!(
+            log.contains("the rekey has renewed the credentials"),
+            renews,
+            "{log}"
+        );
         let path = ended.cache().unwrap();
         assert!(until(LIMIT, || !fs::exists(path).unwrap()), "{log}");
     }
@@ -171,13 +192,24 @@ fn without_the_option_on_both_sides_the_host_key_is_checked() {
             let ended = case.run(client, server, &with(more));
             let which = format!("{client:?} {server:?} {options:?}: {ended:?}");
             assert!(!ended.logged_in, "{which}");
-            assert!(ended.said.contains("Host key verification failed."), "{which}");
+            assert!(
+                ended.said.contains("Host key verification failed."),
+                "{which}"
+            );
             // The ticket still lets its principal in where any key is accepted, but not by gssapi-keyex.
-            let lax = [more, &["-oGSSAPIKeyExchange=yes", "-oStrictHostKeyChecking=no"]].concat();
+            let lax = [
+                more,
+                &["-oGSSAPIKeyExchange=yes", "-oStrictHostKeyChecking=no"],
+            ]
+            .concat();
             let ended = case.run(client, server, &lax);
             assert!(ended.logged_in && !by_gss(&ended), "{which}");
             assert!(ended.log.contains("Accepted gssapi-with-mic"), "{which}");
-            let ended = case.run(client, server, &[&lax[..], &["-oPreferredAuthentications=gssapi-keyex"]].concat());
+            let ended = case.run(
+                client,
+                server,
+                &[&lax[..], &["-oPreferredAuthentications=gssapi-keyex"]].concat(),
+            );
             assert!(!ended.logged_in, "{which}");
         }
         case.server_options = SERVER;
@@ -203,7 +235,10 @@ fn a_ticket_for_another_service_ends_the_exchange_and_a_missing_key_is_not_offer
         assert!(!ended.logged_in, "{which}: {ended:?}");
         assert!(!ended.log.contains("Accepted"), "{which}: {ended:?}");
         if (client, server) == (Kind::Fulmar, Kind::Fulmar) {
-            assert!(ended.said.contains("GSS-API key exchange failed"), "{which}: {ended:?}");
+            assert!(
+                ended.said.contains("GSS-API key exchange failed"),
+                "{which}: {ended:?}"
+            );
         }
         // A strict acceptor has no key of its own: another exchange is agreed on.
         for keytab in ["elsewhere", "nothing"] {
@@ -218,7 +253,11 @@ fn a_ticket_for_another_service_ends_the_exchange_and_a_missing_key_is_not_offer
         let named = ["-oHostName=127.0.0.1", "-oGSSAPIServerIdentity=gss.test"];
         let ended = case.run(client, server, &with(&named));
         assert!(ended.logged_in && by_gss(&ended), "{which}: {ended:?}");
-        let ended = case.run(client, server, &with(&["-oGSSAPIServerIdentity=elsewhere.test"]));
+        let ended = case.run(
+            client,
+            server,
+            &with(&["-oGSSAPIServerIdentity=elsewhere.test"]),
+        );
         assert!(!ended.logged_in, "{which}: {ended:?}");
         let mine = format!("-oGSSAPIClientIdentity={}@{REALM}", case.guest.name);
         let ended = case.run(client, server, &with(&[&mine]));
@@ -261,18 +300,25 @@ fn chains_name_the_method_and_it_needs_the_exchange() {
     let Some(mut case) = case() else { return };
     for (client, server) in couples() {
         let which = format!("{client:?} {server:?}");
-        case.server_options = "GSSAPIKeyExchange yes\nAuthenticationMethods gssapi-keyex\nExposeAuthInfo yes\n";
+        case.server_options =
+            "GSSAPIKeyExchange yes\nAuthenticationMethods gssapi-keyex\nExposeAuthInfo yes\n";
         let ended = case.run(client, server, &with(&[]));
         assert!(ended.logged_in, "{which}: {ended:?}");
         let proved = format!("\ngssapi-keyex {}@{REALM}\n", case.guest.name);
-        assert!(server == Kind::OpenSsh || ended.output.contains(&proved), "{which}: {ended:?}");
+        assert!(
+            server == Kind::OpenSsh || ended.output.contains(&proved),
+            "{which}: {ended:?}"
+        );
         let none = ["-oGSSAPIKeyExchange=no", "-oStrictHostKeyChecking=no"];
         let ended = case.run(client, server, &none);
         assert!(!ended.logged_in, "{which}: {ended:?}");
         case.server_options = "GSSAPIKeyExchange yes\nAuthenticationMethods gssapi-keyex,publickey\nPubkeyAuthentication yes\n";
         let ended = case.run(client, server, &with(&[]));
         assert!(!ended.logged_in, "{which}: {ended:?}");
-        assert!(ended.log.contains("Partial gssapi-keyex for"), "{which}: {ended:?}");
+        assert!(
+            ended.log.contains("Partial gssapi-keyex for"),
+            "{which}: {ended:?}"
+        );
     }
 }
 
@@ -286,7 +332,10 @@ fn an_agent_is_forwarded_without_a_host_key() {
         let ended = case.run(client, server, &with(&["-A", &agent]));
         let which = format!("{client:?} {server:?}: {ended:?}");
         assert!(ended.logged_in && by_gss(&ended), "{which}");
-        assert!(ended.output.contains("The agent has no identities."), "{which}");
+        assert!(
+            ended.output.contains("The agent has no identities."),
+            "{which}"
+        );
         let _ = fs::remove_file(&case.agent);
     }
 }

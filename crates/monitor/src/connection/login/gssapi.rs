@@ -79,7 +79,8 @@ impl AuthService<'_, '_, '_> {
                 Ok(exchange) => self.gss = Some(exchange),
                 Err(failure) => {
                     self.log.error(&format!("GSSAPI key exchange: {failure}"));
-                    self.channel.send(&gss_exchange::refused(Vec::new()).outcome)?;
+                    self.channel
+                        .send(&gss_exchange::refused(Vec::new()).outcome)?;
                     return Ok(());
                 }
             }

@@ -51,7 +51,9 @@ impl MonitorSession<'_> {
     fn renew_delegated(&self, credential: Zeroizing<Vec<u8>>) {
         let Some(cache) = &self.cache else { return };
         match cache.replace(self.executable, &self.account, credential) {
-            Ok(()) => self.log.debug("GSSAPI: the rekey has renewed the credentials"),
+            Ok(()) => self
+                .log
+                .debug("GSSAPI: the rekey has renewed the credentials"),
             Err(error) => self.log.error(&format!("delegated credentials: {error}")),
         }
     }

@@ -321,12 +321,7 @@ impl Exchanging<'_> {
         };
         let secret = encode_secret(&secret);
         // HOSTKEY is not sent, so K_S is empty.
-        let hash = exchange_hash(
-            kex.hash(),
-            &self.transcript(&terms, &[]),
-            &values,
-            &secret,
-        );
+        let hash = exchange_hash(kex.hash(), &self.transcript(&terms, &[]), &values, &secret);
         let mut gss = Box::new(GssServer {
             public,
             outcome: KexOutcome {

@@ -329,7 +329,8 @@ impl Agreement {
     /// # Errors
     /// [`Error::Bug`] for `null`, which is agreed on only with a method that needs no signature.
     pub(crate) fn signed_host_key(&self) -> Result<SignatureAlgorithm, Error> {
-        self.host_key.ok_or(Error::Bug("a signature without a host key"))
+        self.host_key
+            .ok_or(Error::Bug("a signature without a host key"))
     }
 
     /// Converts to names.
