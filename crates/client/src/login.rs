@@ -540,7 +540,7 @@ impl LoginRecords {
         mut caution: Caution,
         mut cache: Option<ProfileCache>,
     ) -> Self {
-        // What is known about the server's key exchange says nothing about one by GSS-API.
+        // A cached profile describes another key exchange than one by GSS-API.
         if kerberos::may_exchange_keys(options) {
             (caution, cache) = (Caution::StepByStep, None);
         }

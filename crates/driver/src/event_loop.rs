@@ -232,6 +232,29 @@ impl Driver {
         }
     }
 
+    /// Carries out an event of a client's key exchange by GSS-API; returns every other event.
+    fn pass_token(&mut self, event: Event) -> Result<Option<Event>, DriverError> {
+        if !matches!(event, Event::GssToken { .. } | Event::GssComplete { .. }) {
+            return Ok(Some(event));
+        }
+        let failed = |reason: String| DriverError::from(proto::Error::GssFailed(reason));
+        let contexts = self.gss.as_mut();
+        let contexts = contexts.ok_or_else(|| failed("no context".to_owned()))?;
+        match event {
+            Event::GssToken { token } => {
+                let (token, is_established) = contexts.token(token).map_err(failed)?;
+                self.connection.provide_gss_token(&token, is_established)?;
+                Ok(None)
+            }
+            Event::GssComplete { token, hash, mic } => {
+                contexts.verify(token, hash.as_ref(), mic).map_err(failed)?;
+                self.connection.accept_gss()?;
+                Ok(None)
+            }
+            other => Ok(Some(other)),
+        }
+    }
+
     fn update_interest(&mut self, now: Millis) -> io::Result<()> {
         let handlers = &mut self.attachments.handlers;
         handlers.update_hold(&self.connection, now);

@@ -249,7 +249,7 @@ fn a_ticket_for_another_service_ends_the_exchange_and_a_missing_key_is_not_offer
             assert!(!exchanges(&ended).is_empty(), "{which}: {ended:?}");
         }
         case.keytab = String::new();
-        // The client asks for a ticket of the name that it is told.
+        // The client asks for a ticket of the name in GSSAPIServerIdentity.
         let named = ["-oHostName=127.0.0.1", "-oGSSAPIServerIdentity=gss.test"];
         let ended = case.run(client, server, &with(&named));
         assert!(ended.logged_in && by_gss(&ended), "{which}: {ended:?}");

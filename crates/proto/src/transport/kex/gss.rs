@@ -18,7 +18,10 @@ use wire::{Mpint, Put, Reader, Rest};
 
 use super::Exchanging;
 use super::derive::{PublicValues, encode_secret, exchange_hash};
-use super::state::{ClientStep, Half, Kex, KexOutcome, KexStep, KexTerms, ServerStep};
+use super::state::{
+    ClientStep, ClientTurn, GssClient, GssServer, Half, Kex, KexOutcome, KexStep, KexTerms,
+    ServerStep,
+};
 use crate::limits::{MAX_GSSAPI_TOKEN_BYTES, MAX_GSSAPI_TOKENS};
 use crate::{Error, Event};
 
@@ -27,53 +30,11 @@ const MAX_MIC_BYTES: usize = 4096;
 /// GSS_S_FAILURE, RFC 2744 §3.9.1.
 const GSS_FAILURE: u32 = 13 << 16;
 
-/// The client's state of an exchange.
-pub(super) struct GssClient {
-    half: Box<Half>,
-    /// The content of HOSTKEY.
-    host_key: Option<Vec<u8>>,
-    /// Number of the server's tokens.
-    tokens: u32,
-    turn: ClientTurn,
-}
-
-/// Whose turn it is.
-enum ClientTurn {
-    /// The owner's: our first token.
-    First,
-    /// The server's; true if our context is established.
-    Server(bool),
-    /// The owner's: the answer to a token.
-    Answer,
-}
-
 impl GssClient {
-    pub(super) fn new(half: Box<Half>) -> Box<Self> {
-        Box::new(Self {
-            half,
-            host_key: None,
-            tokens: 0,
-            turn: ClientTurn::First,
-        })
-    }
-
-    pub(super) fn waits_for_owner(&self) -> bool {
-        !matches!(self.turn, ClientTurn::Server(_))
-    }
-
     fn note_token(&mut self, token: &[u8]) -> Result<(), Error> {
         self.tokens += 1;
         check_token(self.tokens, token)
     }
-}
-
-/// The server's state of an exchange after INIT.
-pub(super) struct GssServer {
-    public: Vec<u8>,
-    outcome: KexOutcome,
-    /// Number of the client's tokens.
-    tokens: u32,
-    pub(super) waits_for_owner: bool,
 }
 
 fn check_token(count: u32, token: &[u8]) -> Result<(), Error> {

@@ -9,7 +9,6 @@ use crypto::kex::{Initiator, KexAlgorithm};
 use zeroize::Zeroizing;
 
 use super::derive::{GroupSizes, RequestedGroup};
-use super::gss::{GssClient, GssServer};
 use super::negotiate::Agreement;
 use crate::permits::ConnectionPhase;
 use crate::transport::epoch_keys::EpochKeys;
@@ -108,6 +107,50 @@ pub(super) enum ServerStep {
     GssInit,
     /// GSS-API: awaits the owner's answer or the client's token.
     Gss(Box<GssServer>),
+}
+
+/// GSS-API: the client's state of an exchange.
+pub(super) struct GssClient {
+    pub(super) half: Box<Half>,
+    /// The content of HOSTKEY.
+    pub(super) host_key: Option<Vec<u8>>,
+    /// Number of the server's tokens.
+    pub(super) tokens: u32,
+    pub(super) turn: ClientTurn,
+}
+
+/// Whose turn it is.
+pub(super) enum ClientTurn {
+    /// The owner's: our first token.
+    First,
+    /// The server's; true if our context is established.
+    Server(bool),
+    /// The owner's: the answer to a token.
+    Answer,
+}
+
+impl GssClient {
+    pub(super) fn new(half: Box<Half>) -> Box<Self> {
+        Box::new(Self {
+            half,
+            host_key: None,
+            tokens: 0,
+            turn: ClientTurn::First,
+        })
+    }
+
+    pub(super) fn waits_for_owner(&self) -> bool {
+        !matches!(self.turn, ClientTurn::Server(_))
+    }
+}
+
+/// GSS-API: the server's state of an exchange after INIT.
+pub(super) struct GssServer {
+    pub(super) public: Vec<u8>,
+    pub(super) outcome: KexOutcome,
+    /// Number of the client's tokens.
+    pub(super) tokens: u32,
+    pub(super) waits_for_owner: bool,
 }
 
 /// Results of an exchange.
