@@ -100,7 +100,7 @@ impl Exchanging<'_> {
                 self.events.push_back(Event::GssToken { token });
                 gss.turn = ClientTurn::Answer;
             }
-            KexGssComplete::NUMBER => return self.complete(terms, gss, is_established, payload),
+            KexGssComplete::NUMBER => return self.complete(terms, *gss, is_established, payload),
             KexGssError::NUMBER => {
                 let error = KexGssError::decode(payload)?;
                 let text = String::from_utf8_lossy(error.text).into_owned();
@@ -123,7 +123,7 @@ impl Exchanging<'_> {
     fn complete(
         &mut self,
         terms: Box<KexTerms>,
-        mut gss: Box<GssClient>,
+        mut gss: GssClient,
         is_established: bool,
         payload: &[u8],
     ) -> Result<(), Error> {
@@ -151,7 +151,7 @@ impl Exchanging<'_> {
         }
         let kex = terms.agreement.kex;
         let server = value(kex.family(), complete.public)?;
-        let GssClient { half, host_key, .. } = *gss;
+        let GssClient { half, host_key, .. } = gss;
         let Half {
             initiator, public, ..
         } = *half;
