@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use accelerator::Accelerator;
-use config::client::{ClientOptions, ControlPersist};
+use config::client::{ClientOptions, ControlPersist, YesNoAsk};
 use config::tokens::Purpose;
 use driver::DriverError;
 use proto::Connection;
@@ -414,6 +414,11 @@ impl OneConnection<'_> {
     ) -> Box<ClientSession<'c>> {
         let options = self.options;
         let peer = secured.peer.clone();
+        // After a key exchange by GSS-API no host key is known that could vouch for others.
+        let rotation = match secured.driver.connection().is_by_gss() {
+            true => YesNoAsk::No,
+            false => options.host_keys.update_host_keys,
+        };
         let SessionParts {
             plan,
             streams,
@@ -431,7 +436,7 @@ impl OneConnection<'_> {
             .with_quality(options.connection.ip_qos, self.begins_interactive())
             .with_early(early)
             .starting_at_once(at_once);
-        session.rotate_host_keys(checker, options.host_keys.update_host_keys);
+        session.rotate_host_keys(checker, rotation);
         Box::new(session)
     }
 }

@@ -19,6 +19,7 @@ pub mod forward;
 pub mod host_key;
 pub mod interaction;
 mod jumps;
+mod kerberos;
 mod keysign;
 mod keystroke_timer;
 pub mod local;

@@ -21,6 +21,7 @@ use crate::connect::{self, Link};
 use crate::error::{ClientError, Peer};
 use crate::host_key::{HostKeyChecker, HostKeyJudge, HostKeyOffer, Verdict};
 use crate::interaction::Interaction;
+use crate::kerberos::{self, KerberosExchanges};
 use crate::log::{self, debug1, debug2};
 use crate::pipelining::{
     Caution, Failure, LoginStrategy, ProfileCache, RetryPolicy, ServerProfile,
@@ -82,6 +83,8 @@ pub struct Greeted {
     guessed: bool,
     fast_open: bool,
     warn_weak_crypto: bool,
+    /// The service that a key exchange by GSS-API proves.
+    service: Option<String>,
 }
 
 /// The lists in the configured order, before a cached profile moves names to the front.
@@ -224,6 +227,7 @@ pub struct LoginOpening {
     /// Fingerprint of the configured algorithm lists.
     offer: String,
     warn_weak_crypto: bool,
+    gss: Option<KerberosExchanges>,
 }
 
 impl LoginOpening {
@@ -247,10 +251,12 @@ impl LoginOpening {
             syn_bytes: None,
             offer,
             warn_weak_crypto: false,
+            gss: None,
         }
     }
 
-    /// The settings that the options ask for; `checker` orders the host key algorithms.
+    /// The settings that the options ask for; `checker` orders the host key algorithms. With GSSAPIKeyExchange it may
+    /// wait for a KDC.
     #[must_use]
     pub fn from_options(
         options: &ClientOptions,
@@ -268,6 +274,11 @@ impl LoginOpening {
         opening.alone_in_process = true;
         opening.syn_bytes = connect::syn_data_bytes(options, peer);
         opening.warn_weak_crypto = options.algorithms.warn_weak_crypto;
+        opening.gss = KerberosExchanges::begin(options, peer);
+        if opening.gss.is_some() {
+            let names = KerberosExchanges::names(options);
+            opening.transport.kex.splice(..0, names);
+        }
         opening
     }
 
@@ -289,6 +300,8 @@ impl LoginOpening {
             host_key: config.host_key_algorithms.clone(),
             name: self.offer,
         };
+        // No guess beside the methods by GSS-API, which come first.
+        let profile = profile.filter(|_| self.gss.is_none());
         let guessed = profile.is_some_and(|profile| {
             let expected = self.expected_host_keys;
             guess(
@@ -309,6 +322,10 @@ impl LoginOpening {
         let mut driver = Driver::new(link.0, link.1, connection)
             .map_err(|error| failed(DriverError::Io(error)))?;
         driver.set_lane_terms(self.lanes);
+        let service = self.gss.as_ref().map(|gss| gss.service().to_owned());
+        if let Some(gss) = self.gss {
+            driver.set_gss(Box::new(gss));
+        }
         match (self.alone_in_process, self.trims_stack) {
             (true, _) => driver.trim_memory(),
             (false, true) => driver.trim_stack(),
@@ -328,6 +345,7 @@ impl LoginOpening {
             guessed,
             fast_open: self.syn_bytes.is_some(),
             warn_weak_crypto: self.warn_weak_crypto,
+            service,
         })
     }
 }
@@ -449,12 +467,25 @@ impl Greeted {
                     return Ok(without_secrets);
                 }
                 other => {
-                    keys_are_new |= matches!(other, Event::KeysChanged { .. });
+                    let is_new = matches!(other, Event::KeysChanged { .. });
+                    keys_are_new |= is_new;
                     crate::auth::note(other);
+                    if is_new && driver.connection().is_by_gss() {
+                        let service = self.service.as_deref().unwrap_or_default();
+                        tell_gss(service);
+                    }
                 }
             }
         }
     }
+}
+
+/// `-v`: logs what has proved the server.
+fn tell_gss(service: &str) {
+    debug1!(
+        "The server is authenticated by GSSAPI as {}; known_hosts is not consulted",
+        one_line(service)
+    );
 }
 
 /// `WarnWeakCrypto`: traffic recorded now may be decrypted later. The text equals OpenSSH's.
@@ -504,7 +535,15 @@ pub struct LoginRecords {
 impl LoginRecords {
     /// The records of one attempt.
     #[must_use]
-    pub fn new(options: &ClientOptions, caution: Caution, cache: Option<ProfileCache>) -> Self {
+    pub fn new(
+        options: &ClientOptions,
+        mut caution: Caution,
+        mut cache: Option<ProfileCache>,
+    ) -> Self {
+        // A cached profile describes another key exchange than one by GSS-API.
+        if kerberos::may_exchange_keys(options) {
+            (caution, cache) = (Caution::StepByStep, None);
+        }
         let profile = cache.as_ref().and_then(ProfileCache::profile).cloned();
         Self {
             cache,

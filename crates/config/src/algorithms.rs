@@ -2,8 +2,9 @@
 //! ssh_config(5).
 
 use wire::algorithms::{
-    CA_SIGNATURES, CLIENT_HOST_KEYS, CLIENT_KEX, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX,
-    KNOWN_MACS, KNOWN_SIGNATURES, MACS, SERVER_KEX, SIGNATURES, ciphers, is_old,
+    CA_SIGNATURES, CLIENT_HOST_KEYS, CLIENT_KEX, GSS_KEX, KERBEROS_KEX_SUFFIX, KNOWN_CA_SIGNATURES,
+    KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, KNOWN_SIGNATURES, MACS, SERVER_KEX, SIGNATURES, ciphers,
+    is_old,
 };
 
 use crate::pattern;
@@ -15,6 +16,9 @@ pub const LEFT_OUT: &[&str] = &[
     "rijndael-cbc@lysator.liu.se",
     "ssh-dss",
     "ssh-dss-cert-v01@openssh.com",
+    "gss-gex-sha1-",
+    "gss-group1-sha1-",
+    "gss-group14-sha1-",
 ];
 
 /// The kinds of keys in the order in which a pattern expands, as in OpenSSH, without the part from
@@ -49,6 +53,8 @@ fn place_in_patterns(name: &str) -> (usize, bool) {
 pub enum Class {
     /// `KexAlgorithms`.
     Kex,
+    /// `GSSAPIKexAlgorithms`, which takes no modifiers.
+    GssKex,
     /// `Ciphers`.
     Cipher,
     /// `MACs`.
@@ -59,6 +65,13 @@ pub enum Class {
     Signature,
     /// `CASignatureAlgorithms`.
     CaSignature,
+}
+
+/// The full names of the key exchanges that GSSAPIKexAlgorithms lists, with Kerberos.
+#[must_use]
+pub fn gss_key_exchanges(listed: &[String]) -> Vec<String> {
+    let full = |name: &String| format!("{name}{KERBEROS_KEX_SUFFIX}");
+    listed.iter().map(full).collect()
 }
 
 /// The side whose defaults apply.
@@ -76,6 +89,7 @@ impl Class {
         match (self, side) {
             (Class::Kex, Side::Client) => CLIENT_KEX,
             (Class::Kex, Side::Server) => SERVER_KEX,
+            (Class::GssKex, _) => GSS_KEX,
             (Class::Cipher, _) => ciphers(aes_hardware),
             (Class::Mac, _) => MACS,
             (Class::HostKey, Side::Client) => CLIENT_HOST_KEYS,
@@ -88,6 +102,7 @@ impl Class {
     pub fn known(self) -> &'static [&'static str] {
         match self {
             Class::Kex => KNOWN_KEX,
+            Class::GssKex => GSS_KEX,
             Class::Cipher => KNOWN_CIPHERS,
             Class::Mac => KNOWN_MACS,
             Class::HostKey | Class::Signature => KNOWN_SIGNATURES,
@@ -99,6 +114,7 @@ impl Class {
     pub fn bad_list(self, spec: &str) -> String {
         match self {
             Class::Kex => format!("Bad SSH2 KexAlgorithms '{spec}'."),
+            Class::GssKex => format!("Bad GSSAPI KexAlgorithms '{spec}'."),
             Class::Cipher => format!("Bad SSH2 cipher spec '{spec}'."),
             Class::Mac => format!("Bad SSH2 MAC spec '{spec}'."),
             _ => format!("Bad key types '{spec}'."),
@@ -117,6 +133,9 @@ impl Class {
     /// list is empty.
     pub fn check(self, spec: &str) -> Result<(), String> {
         let (modifier, list) = split_modifier(spec);
+        if self == Class::GssKex && modifier != Modifier::Replace {
+            return Err(self.bad_list(spec));
+        }
         if modifier == Modifier::Remove {
             return Ok(());
         }
@@ -319,6 +338,20 @@ mod tests {
         assert!(Class::Cipher.check("aes*").is_err());
         assert!(Class::Kex.check("-diffie*").is_ok());
         assert!(Class::Kex.check("-").is_ok());
+        assert!(
+            Class::GssKex
+                .check("gss-gex-sha1-,gss-group16-sha512-")
+                .is_ok()
+        );
+        for list in [
+            "+gss-group16-sha512-",
+            "-gss-*",
+            "gss-gex-sha1-",
+            "gss-*",
+            "curve25519-sha256",
+        ] {
+            assert!(Class::GssKex.check(list).is_err(), "{list}");
+        }
         assert!(Class::HostKey.check("no-such*").is_err());
         assert!(Class::HostKey.check("no-such*,ssh-ed25519").is_ok());
         for negated in ["!ssh-ed25519", "*,!ssh-ed25519", "+!ssh-*", "+!ssh-rsa"] {

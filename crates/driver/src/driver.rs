@@ -14,6 +14,7 @@ use super::attachments::Attachments;
 use super::channel_fd::SocketPair;
 use super::channel_handler::ChannelHandler;
 use super::error::DriverError;
+use super::gss::GssContexts;
 use super::lanes::{LaneReport, LaneTerms, Lanes};
 use super::link::{PendingOutput, SocketLink};
 use super::notice::Notice;
@@ -45,6 +46,8 @@ pub struct Driver {
     pub(super) attachments: Attachments,
     pub(super) notices: VecDeque<Notice>,
     pub(super) failure: Option<DriverError>,
+    /// Client: the contexts of key exchanges by GSS-API.
+    pub(super) gss: Option<Box<dyn GssContexts>>,
     /// The memory that is returned to the system when the idle connection has freed its buffers.
     pub(super) trim: IdleTrim,
     /// Accounts the loop's time, if requested.
@@ -84,6 +87,7 @@ impl Driver {
             attachments: Attachments::default(),
             notices: VecDeque::new(),
             failure: None,
+            gss: None,
             trim: IdleTrim::Nothing,
             stalls: None,
         })
@@ -109,6 +113,19 @@ impl Driver {
     /// The connection, for commands and getters.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
+    }
+
+    /// Sets the contexts for a connection that offers key exchanges by GSS-API.
+    pub fn set_gss(&mut self, contexts: Box<dyn GssContexts>) {
+        self.gss = Some(contexts);
+    }
+
+    /// The contexts, if there are any.
+    pub fn gss(&mut self) -> Option<&mut dyn GssContexts> {
+        match &mut self.gss {
+            Some(contexts) => Some(contexts.as_mut()),
+            None => None,
+        }
     }
 
     /// Returns memory to the system as soon as the idle connection frees it. Meant for a process

@@ -56,7 +56,9 @@ impl Driver {
     fn owes_signature(&self) -> bool {
         matches!(
             self.notices.back(),
-            Some(Notice::Event(Event::SignExchangeHash { .. }))
+            Some(Notice::Event(
+                Event::SignExchangeHash { .. } | Event::GssAccept { .. }
+            ))
         )
     }
 
@@ -215,6 +217,11 @@ impl Driver {
         while self.notices.is_empty()
             && let Some(event) = self.connection.poll_event()
         {
+            let event = match self.pass_token(event) {
+                Ok(Some(event)) => event,
+                Ok(None) => continue,
+                Err(error) => return self.give_up(error),
+            };
             let (connection, poller) = (&mut self.connection, &mut self.poller);
             match self.attachments.receive(event, connection, poller) {
                 Ok(event) => self.notices.extend(event.map(Notice::Event)),
@@ -222,6 +229,29 @@ impl Driver {
                     self.failure.get_or_insert(error.into());
                 }
             }
+        }
+    }
+
+    /// Carries out an event of a client's key exchange by GSS-API; returns every other event.
+    fn pass_token(&mut self, event: Event) -> Result<Option<Event>, DriverError> {
+        if !matches!(event, Event::GssToken { .. } | Event::GssComplete { .. }) {
+            return Ok(Some(event));
+        }
+        let failed = |reason: String| DriverError::from(proto::Error::GssFailed(reason));
+        let contexts = self.gss.as_mut();
+        let contexts = contexts.ok_or_else(|| failed("no context".to_owned()))?;
+        match event {
+            Event::GssToken { token } => {
+                let (token, is_established) = contexts.token(token).map_err(failed)?;
+                self.connection.provide_gss_token(&token, is_established)?;
+                Ok(None)
+            }
+            Event::GssComplete { token, hash, mic } => {
+                contexts.verify(token, hash.as_ref(), mic).map_err(failed)?;
+                self.connection.accept_gss()?;
+                Ok(None)
+            }
+            other => Ok(Some(other)),
         }
     }
 

@@ -17,6 +17,7 @@ mod driver;
 mod error;
 mod event_loop;
 pub mod forward;
+mod gss;
 mod handlers;
 mod lanes;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub use channel_handler::{ChannelHandler, ChannelIo, HandlerProgress};
 pub use chunk_queue::ChunkQueue;
 pub use driver::Driver;
 pub use error::DriverError;
+pub use gss::GssContexts;
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
 pub use notice::Notice;
 pub use packet_bridge::{

@@ -15,10 +15,10 @@ use sys::process::Credentials;
 use sys::signals::Signal;
 use zeroize::Zeroizing;
 
-use crate::AcceptorTerms;
 use crate::message::{
     Client, ContextStep, GssFailure, HelperReply, HelperRequest, MAX_FRAME_BYTES, UserIds,
 };
+use crate::{AcceptorTerms, InitiatorTerms};
 
 /// Largest keytab, bytes.
 const MAX_KEYTAB_BYTES: u64 = 1024 * 1024;
@@ -44,7 +44,7 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
         return Ok(());
     };
     let served = match first {
-        HelperRequest::Initiate { service, delegates } => initiate(control, &service, delegates),
+        HelperRequest::Initiate(terms) => initiate(control, &terms),
         HelperRequest::Accept(terms) => accept(control, &terms),
         HelperRequest::Authorize { ids, name, user } => authorize(ids, &name, &user)
             .and_then(|verdict| say(control, &HelperReply::Authorized(verdict))),
@@ -162,12 +162,13 @@ fn caches() -> Vec<PathBuf> {
     paths
 }
 
-fn initiate(control: &OwnedFd, service: &str, delegates: bool) -> Result<(), GssFailure> {
+fn initiate(control: &OwnedFd, terms: &InitiatorTerms) -> Result<(), GssFailure> {
     let mut readable = configuration();
     readable.extend(variable("KRB5_CLIENT_KTNAME").map(PathBuf::from));
     sandboxed(sys::sandbox::gss_user(&readable, &caches()))?;
     let gss = Gss::load()?;
-    let mut context = gss.initiator(service, delegates)?;
+    let identity = terms.identity.as_deref();
+    let mut context = gss.initiator(&terms.service, terms.delegates, identity)?;
     let first = context.step(&[])?;
     say(control, &HelperReply::Step(first.into()))?;
     while let Some(request) = next(control)? {
@@ -184,6 +185,10 @@ fn initiator_reply(
     match request {
         HelperRequest::Token { token } => Ok(HelperReply::Step(context.step(&token)?.into())),
         HelperRequest::Sign { data } => Ok(HelperReply::Mic(context.mic(&data)?)),
+        HelperRequest::Verify { data, mic } => {
+            context.verify(&data, &mic)?;
+            Ok(HelperReply::Done)
+        }
         _ => Err(GssFailure::plain("no request of an initiator")),
     }
 }
@@ -214,7 +219,12 @@ fn accept(control: &OwnedFd, terms: &AcceptorTerms) -> Result<(), GssFailure> {
     let service = terms.is_strict.then(sys::gss::own_service);
     let name = format!("FILE:/proc/self/fd/{}", keytab.as_raw_fd());
     // The name of the service is looked up here, with the network that the sandbox takes away.
-    let mut acceptor = gss.acceptor(service.as_deref(), &name, terms.takes_delegated)?;
+    let AcceptorTerms {
+        takes_delegated,
+        is_mutual,
+        ..
+    } = *terms;
+    let mut acceptor = gss.acceptor(service.as_deref(), &name, takes_delegated, is_mutual)?;
     sandboxed(sys::sandbox::gss_acceptor(&configuration()))?;
     say(control, &HelperReply::Done)?;
     while let Some(request) = next(control)? {
@@ -232,15 +242,21 @@ fn acceptor_reply(
         HelperRequest::Token { token } => Ok(HelperReply::Step(acceptor.step(&token)?.into())),
         HelperRequest::Verify { data, mic } => {
             acceptor.verify(&data, &mic)?;
-            let client = acceptor.client()?;
-            Ok(HelperReply::Client(Client {
-                principal: client.principal,
-                name: client.name,
-                credential: client.credential,
-            }))
+            client_reply(acceptor)
         }
+        HelperRequest::Sign { data } => Ok(HelperReply::Mic(acceptor.mic(&data)?)),
+        HelperRequest::Whom => client_reply(acceptor),
         _ => Err(GssFailure::plain("no request of an acceptor")),
     }
+}
+
+fn client_reply(acceptor: &GssAcceptor<'_>) -> Result<HelperReply, GssFailure> {
+    let client = acceptor.client()?;
+    Ok(HelperReply::Client(Client {
+        principal: client.principal,
+        name: client.name,
+        credential: client.credential,
+    }))
 }
 
 /// The sandbox of work for a user of the server: anything that the user may read, but only caches

@@ -1,4 +1,5 @@
-//! Kerberos by the GSS-API library of the system, for the method `gssapi-with-mic` (RFC 4462 §3).
+//! Kerberos by the GSS-API library of the system, for the method `gssapi-with-mic` (RFC 4462 §3), and for key
+//! exchanges with the method `gssapi-keyex` (RFC 4462 §2 and §4).
 //!
 //! No process with a connection or with keys loads the library. Each of [`KerberosInitiator`], [`KerberosAcceptor`],
 //! [`authorize`] and [`store`] starts a process for it ([`main`], a role of Fulmar's own binary), which
@@ -44,8 +45,8 @@ struct HelperProcess {
 
 impl HelperProcess {
     /// Starts one for a user's own work, with the user's environment.
-    fn of_user() -> Result<Self, GssFailure> {
-        Self::start(&SelfExe::open()?, true, None)
+    fn of_user(wait: Option<Duration>) -> Result<Self, GssFailure> {
+        Self::start(&SelfExe::open()?, true, wait)
     }
 
     /// Starts one for a server.
@@ -151,6 +152,20 @@ impl HelperProcess {
         }
     }
 
+    fn mic(&self, data: Vec<u8>) -> Result<Vec<u8>, GssFailure> {
+        match self.call(&HelperRequest::Sign { data })? {
+            HelperReply::Mic(mic) => Ok(mic),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn client(&self, request: &HelperRequest) -> Result<Client, GssFailure> {
+        match self.call(request)? {
+            HelperReply::Client(client) => Ok(client),
+            _ => Err(unexpected()),
+        }
+    }
+
     fn done(&self, request: &HelperRequest) -> Result<(), GssFailure> {
         match self.call(request)? {
             HelperReply::Done => Ok(()),
@@ -179,20 +194,33 @@ fn unexpected() -> GssFailure {
     GssFailure::plain("the GSS-API process gave a malformed answer")
 }
 
+/// What an initiator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitiatorTerms {
+    /// The service, `host@name`.
+    pub service: String,
+    /// The server gets the user's credentials.
+    pub delegates: bool,
+    /// The principal whose credentials are used; `None` for the default one.
+    pub identity: Option<String>,
+}
+
 /// The client's side of a context, with the tickets of this process's user.
 #[derive(Debug)]
 pub struct KerberosInitiator(HelperProcess);
 
 impl KerberosInitiator {
-    /// Begins a context with `service` (`host@name`), which gets the user's credentials if
-    /// `delegates`; returns the first token. May wait for a KDC.
+    /// Begins a context; returns the first token. May wait for a KDC. Each answer of the library is awaited for
+    /// `wait`, or without a limit.
     ///
     /// # Errors
     /// [`GssFailure`] with the library's message, for example that there is no ticket.
-    pub fn begin(service: &str, delegates: bool) -> Result<(Self, ContextStep), GssFailure> {
-        let helper = HelperProcess::of_user()?;
-        let service = service.to_owned();
-        let first = helper.step(&HelperRequest::Initiate { service, delegates })?;
+    pub fn begin(
+        terms: InitiatorTerms,
+        wait: Option<Duration>,
+    ) -> Result<(Self, ContextStep), GssFailure> {
+        let helper = HelperProcess::of_user(wait)?;
+        let first = helper.step(&HelperRequest::Initiate(terms))?;
         Ok((Self(helper), first))
     }
 
@@ -209,10 +237,15 @@ impl KerberosInitiator {
     /// # Errors
     /// [`GssFailure`] with the library's message.
     pub fn mic(&self, data: Vec<u8>) -> Result<Vec<u8>, GssFailure> {
-        match self.0.call(&HelperRequest::Sign { data })? {
-            HelperReply::Mic(mic) => Ok(mic),
-            _ => Err(unexpected()),
-        }
+        self.0.mic(data)
+    }
+
+    /// Verifies the server's MIC of `data` in the established context.
+    ///
+    /// # Errors
+    /// [`GssFailure`] with the library's message; then the server has not proved who it is.
+    pub fn verify(&self, data: Vec<u8>, mic: Vec<u8>) -> Result<(), GssFailure> {
+        self.0.done(&HelperRequest::Verify { data, mic })
     }
 }
 
@@ -225,6 +258,8 @@ pub struct AcceptorTerms {
     pub is_strict: bool,
     /// Accept credentials that the client delegates.
     pub takes_delegated: bool,
+    /// Accept only a client that asks for a proof of this side, as in a key exchange.
+    pub is_mutual: bool,
 }
 
 /// The server's side of a context.
@@ -255,10 +290,24 @@ impl KerberosAcceptor {
     /// # Errors
     /// [`GssFailure`] with the library's message; then nobody has proved anything.
     pub fn verify(&self, data: Vec<u8>, mic: Vec<u8>) -> Result<Client, GssFailure> {
-        match self.0.call(&HelperRequest::Verify { data, mic })? {
-            HelperReply::Client(client) => Ok(client),
-            _ => Err(unexpected()),
-        }
+        self.0.client(&HelperRequest::Verify { data, mic })
+    }
+
+    /// The MIC of `data` in the established context.
+    ///
+    /// # Errors
+    /// [`GssFailure`] with the library's message.
+    pub fn mic(&self, data: Vec<u8>) -> Result<Vec<u8>, GssFailure> {
+        self.0.mic(data)
+    }
+
+    /// Names the client of the established context. The ticket may be a replayed one: only a MIC proves that it is
+    /// the client who speaks.
+    ///
+    /// # Errors
+    /// [`GssFailure`] with the library's message.
+    pub fn client(&self) -> Result<Client, GssFailure> {
+        self.0.client(&HelperRequest::Whom)
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use wire::{DecodeError, Put, Reader};
 use zeroize::Zeroizing;
 
-use crate::AcceptorTerms;
+use crate::{AcceptorTerms, InitiatorTerms};
 
 /// Longest frame, bytes. A ticket with the groups of a large directory has some tens of thousands.
 pub const MAX_FRAME_BYTES: usize = 512 * 1024;
@@ -45,7 +45,7 @@ pub struct ContextStep {
     pub is_complete: bool,
 }
 
-/// Whom an acceptor's context proves, after the MIC.
+/// Whom an acceptor's context proves, after a MIC of the client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Client {
     /// The Kerberos principal as text, as the library has it.
@@ -72,7 +72,8 @@ pub struct GssFailure {
 }
 
 impl GssFailure {
-    pub(crate) fn plain(reason: impl Into<String>) -> Self {
+    /// A failure for this reason, without a token for the peer.
+    pub fn plain(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
             token: Vec::new(),
@@ -94,13 +95,11 @@ impl From<io::Error> for GssFailure {
     }
 }
 
-/// A request. The first one decides what the helper is; only `Token`, `Sign` and `Verify` may follow.
+/// A request. The first one decides what the helper is; only `Token`, `Sign`, `Verify` and `Whom` may
+/// follow.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum HelperRequest {
-    Initiate {
-        service: String,
-        delegates: bool,
-    },
+    Initiate(InitiatorTerms),
     Accept(AcceptorTerms),
     Authorize {
         ids: Option<UserIds>,
@@ -122,6 +121,8 @@ pub(crate) enum HelperRequest {
         data: Vec<u8>,
         mic: Vec<u8>,
     },
+    /// Names an acceptor's client.
+    Whom,
 }
 
 /// A reply.
@@ -184,16 +185,21 @@ impl HelperRequest {
     /// The whole frame.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         frame(|out| match self {
-            Self::Initiate { service, delegates } => {
+            Self::Initiate(terms) => {
                 out.put_u8(0);
-                out.put_string(service.as_bytes());
-                out.put_bool(*delegates);
+                out.put_string(terms.service.as_bytes());
+                out.put_bool(terms.delegates);
+                out.put_bool(terms.identity.is_some());
+                if let Some(identity) = &terms.identity {
+                    out.put_string(identity.as_bytes());
+                }
             }
             Self::Accept(terms) => {
                 out.put_u8(1);
                 put_ids(out, terms.ids.as_ref());
                 out.put_bool(terms.is_strict);
                 out.put_bool(terms.takes_delegated);
+                out.put_bool(terms.is_mutual);
             }
             Self::Authorize { ids, name, user } => {
                 out.put_u8(2);
@@ -224,6 +230,7 @@ impl HelperRequest {
                 out.put_string(data);
                 out.put_string(mic);
             }
+            Self::Whom => out.put_u8(7),
         })
     }
 
@@ -232,14 +239,19 @@ impl HelperRequest {
         let mut reader = Reader::new(body);
         let reader = &mut reader;
         let request = match reader.u8()? {
-            0 => Self::Initiate {
+            0 => Self::Initiate(InitiatorTerms {
                 service: text(reader)?,
                 delegates: reader.bool()?,
-            },
+                identity: match reader.bool()? {
+                    true => Some(text(reader)?),
+                    false => None,
+                },
+            }),
             1 => Self::Accept(AcceptorTerms {
                 ids: ids(reader)?,
                 is_strict: reader.bool()?,
                 takes_delegated: reader.bool()?,
+                is_mutual: reader.bool()?,
             }),
             2 => Self::Authorize {
                 ids: ids(reader)?,
@@ -261,6 +273,7 @@ impl HelperRequest {
                 data: bytes(reader)?,
                 mic: bytes(reader)?,
             },
+            7 => Self::Whom,
             _ => return Err(DecodeError::Malformed("unknown request")),
         };
         std::mem::replace(reader, Reader::new(&[])).finish()?;
@@ -351,14 +364,17 @@ mod tests {
             groups: vec![8, 9],
         });
         vec![
-            HelperRequest::Initiate {
+            HelperRequest::Initiate(InitiatorTerms {
                 service: "host@h".into(),
                 delegates: true,
-            },
+                identity: Some("a@B".into()),
+            }),
+            HelperRequest::Whom,
             HelperRequest::Accept(AcceptorTerms {
                 ids: ids.clone(),
                 is_strict: true,
                 takes_delegated: false,
+                is_mutual: true,
             }),
             HelperRequest::Authorize {
                 ids: ids.clone(),

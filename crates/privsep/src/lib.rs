@@ -27,12 +27,12 @@ pub use frame::{
 pub use log_text::{MAX_LOG_TEXT_BYTES, log_text};
 pub use message::{
     AnswerRequest, AttemptsReport, AuthConnection, AuthNone, AuthOther, AuthOutcome, AuthPassword,
-    AuthStart, ChooseGroup, Group, GssapiErrorToken, GssapiMic, GssapiReady, GssapiStart,
-    GssapiToken, HeaderRead, HostKey, HostbasedVerify, HostkeysProof, HostkeysProve, KbdintPrompts,
-    KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LastLogin, Log, LogLevel, MESSAGES,
-    Message, MessageInfo, MonitorConnection, MonitorSecrets, MonitorStart, Prompt, PtyAllocate,
-    PtyGranted, PtyRefused, PtyRelease, ReadHeader, Restrictions, Sender, SessionGrant,
-    SessionReport, SignExchangeHash, Signature, Snapshot, ToMonitor, TrafficReport, TunnelGranted,
-    TunnelOpen, TunnelRefused, User, UserPolicy,
+    AuthStart, ChooseGroup, Group, GssExchange, GssOutcome, GssapiErrorToken, GssapiKeyex,
+    GssapiMic, GssapiReady, GssapiStart, GssapiToken, HeaderRead, HostKey, HostbasedVerify,
+    HostkeysProof, HostkeysProve, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery,
+    KeyVerify, LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo, MonitorConnection,
+    MonitorSecrets, MonitorStart, Prompt, PtyAllocate, PtyGranted, PtyRefused, PtyRelease,
+    ReadHeader, Restrictions, Sender, SessionGrant, SessionReport, SignExchangeHash, Signature,
+    Snapshot, ToMonitor, TrafficReport, TunnelGranted, TunnelOpen, TunnelRefused, User, UserPolicy,
 };
 pub use permits::{LoginPhase, permitted};

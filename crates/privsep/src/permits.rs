@@ -2,15 +2,16 @@
 //! before the body of a message is read; a request that it does not permit ends the session.
 
 use crate::message::{
-    AuthNone, AuthOther, AuthPassword, ChooseGroup, GssapiMic, GssapiStart, GssapiToken,
-    HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify, Log, Message,
-    PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, TrafficReport, TunnelOpen, User,
+    AuthNone, AuthOther, AuthPassword, ChooseGroup, GssExchange, GssapiKeyex, GssapiMic,
+    GssapiStart, GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery,
+    KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, TrafficReport,
+    TunnelOpen, User,
 };
 
 /// State of a connection as the monitor sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginPhase {
-    /// The monitor has signed no exchange hash yet.
+    /// The monitor has signed no exchange hash yet, and made no MIC of one.
     KeyExchange,
     /// The session identifier is fixed; the client has named no user.
     BeforeUser,
@@ -74,6 +75,10 @@ const PERMITS: &[(u8, &[LoginPhase])] = &[
         SignExchangeHash::NUMBER,
         &[LoginPhase::KeyExchange, LoginPhase::Session],
     ),
+    (
+        GssExchange::NUMBER,
+        &[LoginPhase::KeyExchange, LoginPhase::Session],
+    ),
     (User::NUMBER, &[LoginPhase::BeforeUser]),
     (AuthNone::NUMBER, AUTHENTICATING),
     (AuthOther::NUMBER, AUTHENTICATING),
@@ -86,6 +91,7 @@ const PERMITS: &[(u8, &[LoginPhase])] = &[
     (GssapiStart::NUMBER, AUTHENTICATING),
     (GssapiToken::NUMBER, &[LoginPhase::Exchanging]),
     (GssapiMic::NUMBER, &[LoginPhase::Exchanging]),
+    (GssapiKeyex::NUMBER, AUTHENTICATING),
     (Snapshot::NUMBER, &[LoginPhase::Authenticated]),
     (HostkeysProve::NUMBER, &[LoginPhase::Session]),
     (PtyAllocate::NUMBER, &[LoginPhase::Session]),

@@ -121,6 +121,18 @@ fn messages_come_back_as_they_went_and_no_prefix_decodes() {
             echo: false,
         }],
     });
+    round_trip(&GssExchange {
+        kex_algorithm: "gss".into(),
+        hash: vec![1; 32],
+        token: vec![2; 9],
+    });
+    round_trip(&GssapiKeyex { mic: vec![3] });
+    round_trip(&GssOutcome::Continue { token: vec![1] });
+    round_trip(&GssOutcome::Complete {
+        token: Vec::new(),
+        mic: vec![2],
+    });
+    round_trip(&GssOutcome::Refused { token: vec![4] });
     round_trip(&PtyAllocate {});
     round_trip(&MonitorConnection {
         accepted_ms: 1,
@@ -230,14 +242,14 @@ fn permits_are_what_they_were_decided_to_be() {
     }
     assert_eq!(
         table,
-        "KeyExchange: Log ChooseGroup SignExchangeHash\n\
+        "KeyExchange: Log ChooseGroup SignExchangeHash GssExchange\n\
          BeforeUser: Log User\n\
-         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart\n\
-         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart\n\
-         Exchanging: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart GssapiToken GssapiMic\n\
+         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart GssapiKeyex\n\
+         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart GssapiKeyex\n\
+         Exchanging: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart GssapiToken GssapiMic GssapiKeyex\n\
          Authenticated: Log Snapshot\n\
          HandedOver: \n\
-         Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease TunnelOpen TrafficReport\n"
+         Session: Log ChooseGroup SignExchangeHash GssExchange HostkeysProve PtyAllocate PtyRelease TunnelOpen TrafficReport\n"
     );
 }
 

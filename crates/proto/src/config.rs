@@ -217,6 +217,9 @@ pub struct ServerHostKey {
 pub(crate) struct Offer {
     pub(crate) kex: Vec<KexAlgorithm>,
     pub(crate) host_key: Vec<SignatureAlgorithm>,
+    /// `null` follows the host key algorithms (RFC 4462 §5): of a client that offers methods by GSS-API, and of a
+    /// server that has no host key and only such methods.
+    pub(crate) null_host_key: bool,
     pub(crate) ciphers: Vec<CipherAlgorithm>,
     pub(crate) macs: Vec<MacAlgorithm>,
     pub(crate) compression: Vec<Compression>,
@@ -245,22 +248,30 @@ impl Offer {
             SignatureAlgorithm::from_name,
             "unknown or no host key algorithm configured",
         )?;
+        let mut kex = resolve(
+            &config.kex,
+            KexAlgorithm::from_name,
+            "unknown or no key exchange method configured",
+        )?;
+        let mut null_host_key = kex.iter().any(|each| each.is_gss());
         if let Some(keys) = host_keys {
             host_key.retain(|algorithm| {
                 keys.iter()
                     .any(|key| key.algorithms.iter().any(|name| name == algorithm.name()))
             });
-            if host_key.is_empty() {
-                return Err(Error::Misuse("no host key for any configured algorithm"));
+            null_host_key &= host_key.is_empty();
+            match (host_key.is_empty(), null_host_key) {
+                (true, false) => {
+                    return Err(Error::Misuse("no host key for any configured algorithm"));
+                }
+                (true, true) => kex.retain(|each| each.is_gss()),
+                (false, _) => {}
             }
         }
         Ok(Self {
-            kex: resolve(
-                &config.kex,
-                KexAlgorithm::from_name,
-                "unknown or no key exchange method configured",
-            )?,
+            kex,
             host_key,
+            null_host_key,
             ciphers: resolve(
                 &config.ciphers,
                 CipherAlgorithm::from_name,
@@ -277,6 +288,16 @@ impl Offer {
                 "unknown or no compression configured",
             )?,
         })
+    }
+
+    /// Leaves what a rekey may use, `by_gss` if the first exchange was by GSS-API. A client then has no host key to
+    /// compare another one with, and otherwise no method by GSS-API proves the one that it has accepted.
+    pub(crate) fn narrow_for_rekeys(&mut self, role: Role, by_gss: bool) {
+        self.kex.retain(|each| match by_gss {
+            true => each.is_gss() || role == Role::Server,
+            false => !each.is_gss(),
+        });
+        self.null_host_key &= by_gss;
     }
 
     /// Reduces each list to one name; `None` if a name is not configured or data would be
@@ -299,6 +320,7 @@ impl Offer {
         Some(Self {
             kex: self.kex.get(..1)?.to_vec(),
             host_key: self.host_key.get(..1)?.to_vec(),
+            null_host_key: false,
             ciphers: [*cipher].to_vec(),
             macs: [*mac].to_vec(),
             compression: [Compression::None].to_vec(),
@@ -313,7 +335,18 @@ mod tests {
     #[test]
     fn every_listed_algorithm_is_carried_out() {
         for name in algorithms::KNOWN_KEX {
-            assert!(KexAlgorithm::from_name(name).is_some(), "{name}");
+            assert!(
+                KexAlgorithm::from_name(name).is_some_and(|kex| !kex.is_gss()),
+                "{name}"
+            );
+        }
+        for family in algorithms::GSS_KEX {
+            let name = alloc::format!("{family}{}", algorithms::KERBEROS_KEX_SUFFIX);
+            assert!(algorithms::is_gss_kex(&name));
+            assert!(
+                KexAlgorithm::from_name(&name).is_some_and(KexAlgorithm::is_gss),
+                "{name}"
+            );
         }
         for name in algorithms::KNOWN_CIPHERS {
             assert!(CipherAlgorithm::from_name(name).is_some(), "{name}");

@@ -42,6 +42,8 @@ pub enum Error {
     HostKeySignature,
     /// The application refused the server's host key.
     HostKeyRefused,
+    /// A key exchange by GSS-API failed, for this reason of the library or of the peer; it is not escaped.
+    GssFailed(String),
     /// A key exchange value was refused.
     KeyExchange(crypto::KexError),
     /// A compressed payload is invalid, or inflates past the limit.
@@ -80,6 +82,7 @@ impl Error {
             Self::IntegrityFailed => (reason::MAC_ERROR, "packet integrity error"),
             Self::HostKeySignature => (reason::KEY_EXCHANGE_FAILED, "host key signature incorrect"),
             Self::HostKeyRefused => (reason::HOST_KEY_NOT_VERIFIABLE, "host key not verified"),
+            Self::GssFailed(_) => (reason::KEY_EXCHANGE_FAILED, "GSS-API key exchange failed"),
             Self::KeyExchange(_) => (reason::KEY_EXCHANGE_FAILED, "key exchange value refused"),
             Self::Compression(_) => (reason::COMPRESSION_ERROR, "compression error"),
             Self::TimedOut(what) => (reason::BY_APPLICATION, what),
@@ -124,6 +127,7 @@ impl fmt::Display for Error {
                 f.write_str("the server's signature over the key exchange is incorrect")
             }
             Self::HostKeyRefused => f.write_str("Host key verification failed."),
+            Self::GssFailed(reason) => write!(f, "GSS-API key exchange failed: {reason}"),
             Self::KeyExchange(error) => write!(f, "key exchange: {error}"),
             Self::Compression(why) => write!(f, "compressed data: {why}"),
             Self::Disconnected {

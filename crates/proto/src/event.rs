@@ -29,7 +29,7 @@ pub enum Stream {
 pub struct Negotiated {
     /// Key exchange method.
     pub kex: &'static str,
-    /// Host key algorithm.
+    /// Host key algorithm; `null` for a server without a host key, whose key exchange is by GSS-API.
     pub host_key: &'static str,
     /// Algorithms from client to server.
     pub client_to_server: DirectionAlgorithms,
@@ -168,6 +168,11 @@ pub enum AuthMethod {
         /// The MIC; empty if the client sent none (EXCHANGE_COMPLETE).
         mic: Vec<u8>,
     },
+    /// `gssapi-keyex`, RFC 4462 §4; only after a first key exchange by GSS-API.
+    GssapiKeyex {
+        /// The MIC in that exchange's context.
+        mic: Vec<u8>,
+    },
     /// An unknown method; answer `auth_failure`.
     Unknown {
         /// Name as sent.
@@ -219,6 +224,33 @@ pub enum Event {
         preferred: u32,
         /// Largest acceptable size, bits.
         max: u32,
+    },
+    /// Client, key exchange by GSS-API: give the context the server's token, or begin one if it is empty, and
+    /// answer `provide_gss_token`. To leave the exchange, end the connection.
+    GssToken {
+        /// The token.
+        token: Vec<u8>,
+    },
+    /// Client, key exchange by GSS-API: give the context the server's last token, if there is one; if the context
+    /// is then established with mutual authentication, and the MIC is that of the exchange hash in it, answer
+    /// `accept_gss`. Otherwise end the connection.
+    GssComplete {
+        /// The last token; `None` if the context is established without.
+        token: Option<Vec<u8>>,
+        /// The exchange hash H.
+        hash: Digest,
+        /// The server's MIC.
+        mic: Vec<u8>,
+    },
+    /// Server, key exchange by GSS-API: give the context the client's token, and answer `continue_gss`,
+    /// `complete_gss` or `refuse_gss`.
+    GssAccept {
+        /// Key exchange method; it determines the length of `hash`.
+        kex: &'static str,
+        /// The exchange hash H, for the MIC when the context is established.
+        hash: Digest,
+        /// The token.
+        token: Vec<u8>,
     },
     /// A key exchange is complete in both directions.
     KeysChanged {

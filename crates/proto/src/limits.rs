@@ -8,3 +8,8 @@ pub(crate) const MAX_DATA_BYTES: u32 = 32 * 1024;
 /// Maximum data before the answer that we accept and send, bytes: it is copied out of the receive
 /// slabs, and counts against the first window.
 pub(crate) const EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
+/// Most tokens of one side in a GSS-API exchange; Kerberos needs one.
+pub(crate) const MAX_GSSAPI_TOKENS: u32 = 16;
+/// Longest token of a GSS-API exchange, bytes. A ticket with the groups of a large directory has some
+/// tens of thousands.
+pub(crate) const MAX_GSSAPI_TOKEN_BYTES: usize = 128 * 1024;

@@ -13,7 +13,7 @@ use crypto::kex::KexAlgorithm;
 use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
 use packet::Position;
-use wire::{DecodeError, Put, Reader};
+use wire::{DecodeError, Put, Reader, names};
 use zeroize::Zeroizing;
 
 use crate::config::Compression;
@@ -121,7 +121,7 @@ impl Connection {
         out.put_u32(transport.extensions.early_data);
         out.put_bool(transport.extensions.reset);
         out.put_string(session.agreement.kex.name().as_bytes());
-        out.put_string(session.agreement.host_key.name().as_bytes());
+        out.put_string(session.agreement.host_key_name().as_bytes());
         put_keys(&mut out, c2s);
         put_keys(&mut out, s2c);
         put_position(&mut out, &sent);
@@ -158,8 +158,16 @@ impl Connection {
         };
         let kex = KexAlgorithm::from_name(reader.utf8()?)
             .ok_or(DecodeError::Malformed("unknown key exchange method"))?;
-        let host_key_algorithm = SignatureAlgorithm::from_name(reader.utf8()?)
-            .ok_or(DecodeError::Malformed("unknown host key algorithm"))?;
+        let host_key_algorithm = match reader.utf8()? {
+            names::HOST_KEY_NULL => None,
+            name => Some(
+                SignatureAlgorithm::from_name(name)
+                    .ok_or(DecodeError::Malformed("unknown host key algorithm"))?,
+            ),
+        };
+        if kex.is_gss() != host_key.is_empty() {
+            return Err(DecodeError::Malformed("a host key that does not fit the method").into());
+        }
         let c2s = read_keys(&mut reader)?;
         let s2c = read_keys(&mut reader)?;
         let sent = read_position(&mut reader)?;

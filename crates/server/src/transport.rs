@@ -6,11 +6,12 @@ use core::mem::take;
 use config::server::ServerOptions;
 use config::types::Compression;
 use crypto::kex::{DhGroup, DhPolicy, Primality};
-use privsep::{Group, HostKey};
-use proto::{OpeningBytes, ServerHostKey, TransportConfig};
+use privsep::{Group, GssExchange, GssOutcome, HostKey};
+use proto::{Connection, OpeningBytes, ServerHostKey, TransportConfig};
 use wire::names;
 
 use crate::log::Logger;
+use crate::rpc::{Rpc, RpcError};
 
 /// Makes `proto`'s configuration. Moves the algorithm lists out of the options, because nothing
 /// else in these processes uses them.
@@ -26,7 +27,7 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
     let limit = options.algorithms.rekey_limit;
     let alive_seconds = u64::from(options.connection.client_alive_interval_s);
     TransportConfig {
-        kex: take(&mut options.algorithms.kex_algorithms),
+        kex: options.key_exchanges(),
         host_key_algorithms: take(&mut options.algorithms.host_key_algorithms),
         ciphers: take(&mut options.algorithms.ciphers),
         macs: take(&mut options.algorithms.macs),
@@ -80,6 +81,33 @@ pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
             None
         }
     }
+}
+
+/// Has the monitor take the client's token of a key exchange by GSS-API, and sends what follows.
+///
+/// # Errors
+/// Errors of the RPC, and those of `proto` in which the exchange ends.
+pub(crate) fn accept_token<E>(
+    rpc: &Rpc,
+    connection: &mut Connection,
+    kex: &str,
+    hash: &[u8],
+    token: Vec<u8>,
+) -> Result<(), E>
+where
+    E: From<RpcError> + From<proto::Error>,
+{
+    let outcome: GssOutcome = rpc.ask(&GssExchange {
+        kex_algorithm: kex.to_owned(),
+        hash: hash.to_vec(),
+        token,
+    })?;
+    match outcome {
+        GssOutcome::Continue { token } => connection.continue_gss(&token)?,
+        GssOutcome::Complete { token, mic } => connection.complete_gss(&token, &mic)?,
+        GssOutcome::Refused { token } => return Err(connection.refuse_gss(&token).into()),
+    }
+    Ok(())
 }
 
 /// The names for `server-sig-algs` (RFC 8308 §3.1) that follow from PubkeyAcceptedAlgorithms: the

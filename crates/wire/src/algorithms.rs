@@ -40,6 +40,25 @@ pub const SERVER_KEX: &[&str] = KNOWN_KEX.split_at(5).0;
 /// Default key exchanges of the client, in order of preference.
 pub const CLIENT_KEX: &[&str] = KNOWN_KEX.split_at(12).0;
 
+/// Key exchanges by GSS-API as GSSAPIKexAlgorithms lists them, without the mechanism at the end of the name, in
+/// order of preference. They are in no other list.
+pub const GSS_KEX: &[&str] = &[
+    "gss-curve25519-sha256-",
+    "gss-nistp256-sha256-",
+    "gss-group14-sha256-",
+    "gss-group16-sha512-",
+];
+
+/// The end of the name of a key exchange by GSS-API with Kerberos: the MD5 of the DER encoding of its OID in
+/// Base64 (RFC 4462 §2).
+pub const KERBEROS_KEX_SUFFIX: &str = "toWM5Slw5Ew8Mqkay+al2g==";
+
+/// Returns true if the full name is that of a key exchange by GSS-API.
+#[must_use]
+pub fn is_gss_kex(kex: &str) -> bool {
+    kex.starts_with("gss-")
+}
+
 /// Returns true if the key exchange is believed to resist quantum computers.
 #[must_use]
 pub fn is_post_quantum(kex: &str) -> bool {

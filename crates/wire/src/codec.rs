@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
     /// [`DecodeError::Malformed`], [`DecodeError::Truncated`]; [`DecodeError::TooLong`] if the
     /// field is longer than [`MAX_MPINT_BITS`] and a sign byte.
     pub fn mpint(&mut self) -> Result<Mpint<'a>, DecodeError> {
-        Mpint::from_field(self.string()?)
+        Mpint::from_content(self.string()?)
     }
 
     /// Consumes a `name-list`.
@@ -208,7 +208,11 @@ impl<'a> Mpint<'a> {
         Self(bytes)
     }
 
-    fn from_field(field: &'a [u8]) -> Result<Self, DecodeError> {
+    /// Reads the content of an `mpint`'s string, which may have leading zeros.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for a negative number, or one of more than 16384 bits.
+    pub fn from_content(field: &'a [u8]) -> Result<Self, DecodeError> {
         if field.first().is_some_and(|first| first & 0x80 != 0) {
             return Err(DecodeError::Malformed("negative mpint"));
         }

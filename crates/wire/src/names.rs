@@ -12,6 +12,9 @@ pub const EXT_INFO_SERVER: &str = "ext-info-s";
 pub const STRICT_KEX_CLIENT: &str = "kex-strict-c-v00@openssh.com";
 pub const STRICT_KEX_SERVER: &str = "kex-strict-s-v00@openssh.com";
 
+/// The host key algorithm of a server without a host key, RFC 4462 §5.
+pub const HOST_KEY_NULL: &str = "null";
+
 /// Extensions carried by EXT_INFO.
 pub const EXT_SERVER_SIG_ALGS: &str = "server-sig-algs";
 pub const EXT_PING: &str = "ping@openssh.com";
@@ -40,6 +43,7 @@ pub const METHOD_PUBLICKEY: &str = "publickey";
 pub const METHOD_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound-v00@openssh.com";
 pub const METHOD_HOSTBASED: &str = "hostbased";
 pub const METHOD_GSSAPI_WITH_MIC: &str = "gssapi-with-mic";
+pub const METHOD_GSSAPI_KEYEX: &str = "gssapi-keyex";
 pub const METHOD_PASSWORD: &str = "password";
 pub const METHOD_KEYBOARD_INTERACTIVE: &str = "keyboard-interactive";
 

@@ -95,12 +95,22 @@ pub fn put_hostbased_fields(out: &mut Vec<u8>, claim: &HostbasedClaim<'_>) {
 /// Data that the client's MIC covers in `gssapi-with-mic`, RFC 4462 §3.5.
 #[must_use]
 pub fn gssapi_signed_data(session_id: &[u8], user: &[u8], service: &[u8]) -> Vec<u8> {
+    gssapi_data(session_id, user, service, names::METHOD_GSSAPI_WITH_MIC)
+}
+
+/// Data that the client's MIC covers in `gssapi-keyex`, RFC 4462 §4.
+#[must_use]
+pub fn gssapi_keyex_signed_data(session_id: &[u8], user: &[u8], service: &[u8]) -> Vec<u8> {
+    gssapi_data(session_id, user, service, names::METHOD_GSSAPI_KEYEX)
+}
+
+fn gssapi_data(session_id: &[u8], user: &[u8], service: &[u8], method: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
     text.put_string(session_id);
     text.put_u8(<UserauthRequest<'_> as Encode>::NUMBER);
     text.put_string(user);
     text.put_string(service);
-    text.put_string(names::METHOD_GSSAPI_WITH_MIC.as_bytes());
+    text.put_string(method.as_bytes());
     text
 }
 

@@ -28,6 +28,7 @@ pub fn wire_message(data: &[u8]) {
     decode_all!(data:
         Disconnect, Ignore, Unimplemented, Debug, ServiceRequest, ServiceAccept, ExtInfo, KexInit,
         NewKeys, KexEcdhInit, KexEcdhReply, KexDhInit, KexDhReply, KexGexRequest, KexGexGroup,
+        KexGssInit, KexGssContinue, KexGssComplete, KexGssHostKey, KexGssError,
         KexGexInit, KexGexReply, UserauthRequest, UserauthFailure, UserauthSuccess,
         UserauthBanner, UserauthPkOk, UserauthPasswdChangereq, UserauthInfoRequest,
         UserauthInfoResponse, UserauthGssapiResponse, UserauthGssapiToken,
@@ -310,6 +311,8 @@ each_message!(
     GssapiStart,
     GssapiToken,
     GssapiMic,
+    GssExchange,
+    GssapiKeyex,
     HostkeysProve,
     PtyAllocate,
     PtyRelease,

@@ -336,6 +336,13 @@ fn requests_before_the_login() -> Vec<Vec<u8>> {
         }
         .encode_frame(),
         privsep::GssapiMic { mic: vec![4; 28] }.encode_frame(),
+        privsep::GssExchange {
+            kex_algorithm: "gss-curve25519-sha256-toWM5Slw5Ew8Mqkay+al2g==".into(),
+            hash: vec![7; 32],
+            token: vec![0x60, 0],
+        }
+        .encode_frame(),
+        privsep::GssapiKeyex { mic: vec![4; 28] }.encode_frame(),
         privsep::Snapshot {
             bytes: b"a state".to_vec().into(),
         }

@@ -4,12 +4,16 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crypto::kex::{Initiator, KexAlgorithm};
+use hostile::adversary::Offer;
 use hostile::place::Server;
 use interop::account::is_root;
 use interop::process::descendants;
 use interop::report::skipped;
 use interop::scratch::Scratch;
 use wire::Put;
+use wire::algorithms::{GSS_KEX, KERBEROS_KEX_SUFFIX};
+use wire::message::KexGssInit;
 
 /// A keytab (MIT's file format, version 2) with one AES-256 key of host/gss.test.
 fn keytab() -> Vec<u8> {
@@ -147,6 +151,44 @@ fn no_token_lets_a_liar_in_and_each_costs_a_try() {
     }
     drop(adversary);
     assert!(!server.daemon.log().contains("Accepted"));
+    server.leaves_nothing_behind();
+    server.still_serves();
+}
+
+#[test]
+fn no_token_of_a_key_exchange_gets_a_mic() {
+    let files = Scratch::new();
+    let Some(server) = server(&files, &["GSSAPIKeyExchange yes"]) else {
+        return;
+    };
+    let name = format!("{}{}", GSS_KEX[0], KERBEROS_KEX_SUFFIX);
+    let kex = KexAlgorithm::from_name(&name).unwrap();
+    let exchanging = || {
+        let mut adversary = server.connect();
+        adversary.hello();
+        adversary.kexinit(&Offer::kex(&name));
+        adversary.expect_kexinit();
+        adversary
+    };
+    for lie in lies() {
+        let mut adversary = exchanging();
+        let (_, public) = Initiator::new(kex).unwrap();
+        adversary.say(&KexGssInit {
+            token: &lie,
+            public: &public,
+        });
+        let received = adversary.rest();
+        let numbers: Vec<u8> = received.iter().map(|payload| payload[0]).collect();
+        // An error token may precede the error; nothing else is said.
+        assert!(numbers == [34] || numbers == [31, 34], "{numbers:?}");
+        adversary.ends_with("GSS-API key exchange failed");
+    }
+    // Clients that go away before their token.
+    for _ in 0..3 {
+        drop(exchanging());
+    }
+    let log = server.daemon.log();
+    assert!(!log.contains("Accepted"), "{log}");
     server.leaves_nothing_behind();
     server.still_serves();
 }

@@ -1,6 +1,9 @@
-//! Logins with Kerberos tickets (gssapi-with-mic) between our programs and OpenSSH's, in a realm of
-//! MIT's programs. Each case runs in namespaces of its own, where this machine is called gss.test. Needs
+//! Logins with Kerberos tickets (gssapi-with-mic) and key exchanges by GSS-API between our programs and OpenSSH's, in a
+//! realm of MIT's programs. Each case runs in namespaces of its own, where this machine is called gss.test. Needs
 //! root.
+
+#[path = "gssapi/exchange.rs"]
+mod exchange;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,11 +29,20 @@ mount --make-rprivate / || exit 90
 mount --bind "$FILES/hosts" /etc/hosts || exit 91
 hostname "$NAME" || exit 92
 start_server "$FILES/log" $SSHD -D -e -f "$FILES/sshd_config" -p "$PORT"
+if [ -n "$AGENT" ]; then
+    as_guest ssh-agent -D -a "$AGENT" >"$FILES/agent" 2>&1 &
+    agent=$!
+    until [ -S "$AGENT" ]; do sleep 0.1; done
+fi
 as_guest env -u KRB5_KTNAME $SSH -F "$FILES/client" -p "$PORT" "$@" \
-    "$TARGET@gss.test" \
-    'echo logged in; echo "cache=$KRB5CCNAME"; klist -s && klist | grep "Default principal"; cat "$SSH_USER_AUTH"; true'
-end_with $?
+    "$TARGET@gss.test" "echo logged in; $COMMAND; true"
+status=$?
+[ -z "$AGENT" ] || kill $agent
+end_with $status
 "#;
+
+/// Shows the session's credentials, and what the login proved.
+const SHOW: &str = r#"echo "cache=$KRB5CCNAME"; klist -s && klist | grep "Default principal"; cat "$SSH_USER_AUTH""#;
 
 /// A realm, a guest with a ticket in it, and the options of a server.
 struct Case {
@@ -46,6 +58,12 @@ struct Case {
     keytab: String,
     /// The user to log in as; empty for the guest.
     target: &'static str,
+    /// What runs in the session.
+    command: &'static str,
+    /// The server's host key; a path of no file for none.
+    host_key: String,
+    /// Socket of an agent of the guest; empty for none.
+    agent: String,
 }
 
 /// How a login ended.
@@ -130,16 +148,17 @@ impl Case {
             cache,
             keytab: String::new(),
             target: "",
+            command: SHOW,
+            host_key: fixture::file("host_ed25519").display().to_string(),
+            agent: String::new(),
         })
     }
 
     /// Logs in; the client's `arguments` follow `GSSAPIAuthentication yes` and no other method.
     fn run(&self, client: Kind, server: Kind, arguments: &[&str]) -> Ended {
-        let key = fixture::file("host_ed25519").display().to_string();
-        let (before, after) = match self.server_options.starts_with("Match") {
-            true => ("", self.server_options),
-            false => (self.server_options, ""),
-        };
+        let key = &self.host_key;
+        let options = self.server_options;
+        let (before, after) = options.split_at(options.find("Match").unwrap_or(options.len()));
         let options = format!(
             "{before}GSSAPIAuthentication yes\nPasswordAuthentication no\nListenAddress 127.0.0.1\n\
              KbdInteractiveAuthentication no\nPubkeyAuthentication no\nLogLevel DEBUG1\nUsePAM no\n\
@@ -169,6 +188,8 @@ impl Case {
             .env("GUEST", &self.guest.name)
             .env("GUEST_HOME", self.guest.home())
             .env("TARGET", self.target())
+            .env("COMMAND", self.command)
+            .env("AGENT", &self.agent)
             .env("KRB5CCNAME", &self.cache)
             .env("KRB5_CONFIG", self.realm.configuration());
         if !self.keytab.is_empty() {

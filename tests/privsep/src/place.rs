@@ -9,10 +9,11 @@ use interop::scratch::Scratch;
 use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::roles::ROLE_SESSION;
 use privsep::{
-    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, GssapiMic, GssapiStart,
-    GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify,
-    Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease, Secret, SessionGrant,
-    SignExchangeHash, Signature, Snapshot, TrafficReport, TunnelOpen, User, UserPolicy,
+    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, GssExchange, GssapiKeyex,
+    GssapiMic, GssapiStart, GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond,
+    KbdintStart, KeyQuery, KeyVerify, Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease,
+    Secret, SessionGrant, SignExchangeHash, Signature, Snapshot, TrafficReport, TunnelOpen, User,
+    UserPolicy,
 };
 use wire::Put;
 
@@ -208,6 +209,16 @@ pub fn signed(
     }
 }
 
+/// A token of a key exchange by GSS-API with this hash.
+#[must_use]
+pub fn gss_exchange(hash: &[u8]) -> GssExchange {
+    GssExchange {
+        kex_algorithm: "gss-curve25519-sha256-toWM5Slw5Ew8Mqkay+al2g==".into(),
+        hash: hash.to_vec(),
+        token: vec![0x60, 0],
+    }
+}
+
 /// A well-formed frame of every message, and of unknown numbers.
 #[must_use]
 pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
@@ -254,6 +265,8 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
         }
         .encode_frame(),
         GssapiMic { mic: vec![4; 28] }.encode_frame(),
+        gss_exchange(&HASH).encode_frame(),
+        GssapiKeyex { mic: vec![4; 28] }.encode_frame(),
         snapshot().encode_frame(),
         HostkeysProve {
             keys: vec![(0, "ssh-ed25519".into())],
@@ -284,7 +297,7 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
     let others = MESSAGES
         .iter()
         .map(|info| info.number)
-        .chain([0, 17, 25, 63, 128, 255]);
+        .chain([0, 19, 25, 63, 128, 255]);
     for number in others.filter(|number| !known.contains(number) && *number != Log::NUMBER) {
         frames.push(privsep::frame::frame(number, &[]));
     }

@@ -6,12 +6,13 @@ use interop::report::{say, skipped};
 use keys::SignatureAlgorithm;
 use privsep::roles::ConnectionNews;
 use privsep::{
-    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, Group, KeyAnswer, KeyQuery,
-    KeyVerify, Log, LogLevel, LoginPhase, MAX_FRAME_BYTES, MAX_SNAPSHOT_BYTES, Message,
-    PtyAllocate, Secret, SignExchangeHash, Signature, Snapshot, User, UserPolicy,
+    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, Group, GssExchange, GssOutcome,
+    GssapiKeyex, KeyAnswer, KeyQuery, KeyVerify, Log, LogLevel, LoginPhase, MAX_FRAME_BYTES,
+    MAX_SNAPSHOT_BYTES, Message, PtyAllocate, Secret, SignExchangeHash, Signature, Snapshot, User,
+    UserPolicy,
 };
 use privsep_tests::double::{host_key, timed};
-use privsep_tests::place::{HASH, Place, exchange, signed, snapshot};
+use privsep_tests::place::{HASH, KEX, Place, exchange, gss_exchange, signed, snapshot};
 use privsep_tests::sshd::UserKey;
 
 const DOUBLE: &str = env!("CARGO_BIN_EXE_privsep-double");
@@ -150,6 +151,66 @@ fn before_the_login_the_host_key_signs_one_hash_of_the_negotiated_length() {
     monitor.send(&exchange(&[8; 32]));
     monitor.ends_for_a_broken_rule("a second exchange before the login");
     assert_eq!(monitor.frames_seen, 1);
+}
+
+#[test]
+fn before_the_login_a_mic_is_made_for_a_configured_method_and_its_hash_alone() {
+    let place = Place::new(DOUBLE);
+    let with_method = |name: &str| GssExchange {
+        kex_algorithm: name.into(),
+        ..gss_exchange(&HASH)
+    };
+    let option = "GSSAPIKeyExchange yes";
+    let wrong: Vec<(&str, &str, GssExchange)> = vec![
+        ("the option is off", "", gss_exchange(&HASH)),
+        (
+            "a method that is not listed",
+            "GSSAPIKeyExchange yes\nGSSAPIKexAlgorithms gss-nistp256-sha256-",
+            gss_exchange(&HASH),
+        ),
+        ("no hash", option, gss_exchange(&[])),
+        ("a byte less", option, gss_exchange(&HASH[..31])),
+        ("another method's length", option, gss_exchange(&[7; 64])),
+        ("a text", option, gss_exchange(&[7; 300])),
+        ("no method", option, with_method("")),
+        ("a method with a host key", option, with_method(KEX)),
+        (
+            "a method without its mechanism",
+            option,
+            with_method("gss-curve25519-sha256-"),
+        ),
+    ];
+    for (what, lines, request) in wrong {
+        let mut monitor = place.monitor(lines);
+        monitor.send(&request);
+        monitor.ends_for_a_broken_rule(what);
+        assert_eq!(monitor.frames_seen, 0, "{what}");
+    }
+    // The host key signs nothing for these methods.
+    let mut monitor = place.monitor(option);
+    monitor.send(&SignExchangeHash {
+        kex_algorithm: gss_exchange(&HASH).kex_algorithm,
+        ..exchange(&HASH)
+    });
+    monitor.ends_for_a_broken_rule("a signature for a method by GSS-API");
+    // Here no acceptor starts: the answer is a refusal, which settles nothing.
+    let mut monitor = place.monitor(option);
+    let refused: GssOutcome = monitor.ask(&gss_exchange(&HASH));
+    assert_eq!(refused, GssOutcome::Refused { token: Vec::new() });
+    monitor.send(&place.user());
+    monitor.ends_for_a_broken_rule("a user before a key exchange");
+    let mut monitor = place.monitor(option);
+    let _: GssOutcome = monitor.ask(&gss_exchange(&HASH));
+    monitor.send(&gss_exchange(&HASH));
+    monitor.ends_for_a_broken_rule("a second acceptor before the login");
+    // Without such an exchange there is no context that could prove a user.
+    let mut monitor = place.monitor("GSSAPIKeyExchange yes\nGSSAPIAuthentication yes");
+    place.bring(&mut monitor, LoginPhase::Authenticating);
+    let outcome: AuthOutcome = monitor.ask(&GssapiKeyex { mic: vec![4; 28] });
+    let AuthOutcome::Failure { methods } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(!methods.contains(&"gssapi-keyex".to_owned()), "{methods:?}");
 }
 
 /// Requests whose signatures were made for something else.

@@ -11,7 +11,7 @@ use privsep::{
     PtyRefused, PtyRelease, SignExchangeHash, Signature, TunnelGranted, TunnelOpen, TunnelRefused,
 };
 use privsep_tests::double::{host_key, timed};
-use privsep_tests::place::{HASH, Place, exchange};
+use privsep_tests::place::{HASH, Place, exchange, gss_exchange};
 use wire::Put;
 
 const DOUBLE: &str = env!("CARGO_BIN_EXE_privsep-double");
@@ -52,6 +52,12 @@ fn after_the_login_signatures_come_for_exchanges_and_proofs_at_a_bounded_rate() 
         monitor.send(&HostkeysProve { keys });
         monitor.ends_for_a_broken_rule(what);
     }
+
+    // A rekey by GSS-API only follows a first exchange by GSS-API.
+    let mut monitor = place.monitor("GSSAPIKeyExchange yes");
+    place.bring(&mut monitor, LoginPhase::Session);
+    monitor.send(&gss_exchange(&HASH));
+    monitor.ends_for_a_broken_rule("a MIC after a login with a host key");
 
     let mut monitor = place.at(LoginPhase::Session);
     let prove = HostkeysProve {

@@ -2,7 +2,8 @@
 //!
 //! [`Pair`] joins a client and a server by two byte queues and delivers them in pieces of any size.
 //! [`Pair::step`] plays the server's owner, which signs with a new Ed25519 host key and accepts the
-//! password [`PASSWORD`].
+//! password [`PASSWORD`]. Key exchanges by GSS-API have contexts of a toy mechanism, whose MIC of a hash is
+//! the hash itself.
 #![forbid(unsafe_code)]
 
 pub mod schedule;
@@ -76,6 +77,10 @@ pub struct Pair {
     host_key: PrivateKey,
     /// Methods of login requests, in order, as text.
     pub asked: Vec<String>,
+    /// Tokens of the toy mechanism that the server answers with one of its own before the last one.
+    pub gss_rounds: u8,
+    /// True if the server's last token follows the MIC; false if its context needs none.
+    pub gss_ends_with_token: bool,
 }
 
 impl Pair {
@@ -90,12 +95,33 @@ impl Pair {
             algorithms: vec!["ssh-ed25519".into()],
             blob: host_key.public().blob(),
         }];
+        Self::with_keys(client, server, keys, host_key)
+    }
+
+    /// The same with a server that has no host key.
+    ///
+    /// # Panics
+    /// If `proto` refuses the configuration.
+    #[must_use]
+    pub fn without_host_key(client: TransportConfig, server: TransportConfig) -> Self {
+        let host_key = PrivateKey::generate(KeySpec::Ed25519).expect("key generation");
+        Self::with_keys(client, server, Vec::new(), host_key)
+    }
+
+    fn with_keys(
+        client: TransportConfig,
+        server: TransportConfig,
+        keys: Vec<ServerHostKey>,
+        host_key: PrivateKey,
+    ) -> Self {
         Self {
             client: Side::new(Connection::client(client, 0).expect("client")),
             server: Side::new(Connection::server(server, keys, 0).expect("server")),
             now: 0,
             host_key,
             asked: Vec::new(),
+            gss_rounds: 0,
+            gss_ends_with_token: true,
         }
     }
 
@@ -143,6 +169,15 @@ impl Pair {
                         .sign(SignatureAlgorithm::Ed25519, hash.as_ref())
                         .map_err(|_| Error::Bug("signing"))?;
                     self.server.connection.provide_host_signature(&signature)?;
+                }
+                Event::GssAccept { hash, token, .. } => {
+                    let round = token.first().copied().unwrap_or_default();
+                    let connection = &mut self.server.connection;
+                    match (round < self.gss_rounds, self.gss_ends_with_token) {
+                        (true, _) => connection.continue_gss(&[round])?,
+                        (false, true) => connection.complete_gss(b"last", hash.as_ref())?,
+                        (false, false) => connection.complete_gss(b"", hash.as_ref())?,
+                    }
                 }
                 Event::AuthRequest(request) => {
                     self.asked
@@ -198,14 +233,45 @@ impl Pair {
                 self.client.connection.accept_host_key()?;
                 self.client.receive(b"", self.now)?;
             }
+            while self.answer_as_initiator()? {
+                self.client.receive(b"", self.now)?;
+            }
         }
+    }
+
+    /// Carries out an event of the client's GSS-API context; false if there is none.
+    fn answer_as_initiator(&mut self) -> Result<bool, Error> {
+        let Some(index) =
+            self.client.events.iter().position(|event| {
+                matches!(event, Event::GssToken { .. } | Event::GssComplete { .. })
+            })
+        else {
+            return Ok(false);
+        };
+        let connection = &mut self.client.connection;
+        match self.client.events.remove(index) {
+            Some(Event::GssToken { token }) => {
+                let round = token.first().map_or(0, |round| round + 1);
+                let is_last = round >= self.gss_rounds && !self.gss_ends_with_token;
+                connection.provide_gss_token(&[round], is_last)?;
+            }
+            Some(Event::GssComplete { token, hash, mic }) => {
+                let expected = self.gss_ends_with_token.then(|| b"last".to_vec());
+                if token != expected || mic != hash.as_ref() {
+                    return Err(Error::GssFailed("wrong MIC or token".into()));
+                }
+                connection.accept_gss()?;
+            }
+            _ => {}
+        }
+        Ok(true)
     }
 
     fn owner_has_work(&self) -> bool {
         self.server.events.iter().any(|event| {
             matches!(
                 event,
-                Event::SignExchangeHash { .. } | Event::AuthRequest(_)
+                Event::SignExchangeHash { .. } | Event::GssAccept { .. } | Event::AuthRequest(_)
             )
         })
     }

@@ -1,49 +1,16 @@
-//! Method `gssapi-with-mic` (RFC 4462 §3) with the user's Kerberos tickets, in a process of the crate
-//! `gssapi`, which loads the library.
+//! Methods `gssapi-with-mic` and `gssapi-keyex` (RFC 4462 §3 and §4) with the user's Kerberos tickets, in a process of
+//! the crate `gssapi`, which loads the library.
 //!
 //! Many systems set GSSAPIAuthentication for everybody. Where no credential cache can be, the method
 //! is passed over, and a login is as fast as without it.
-
-use std::path::Path;
 
 use gssapi::{ContextStep, GssFailure, KerberosInitiator};
 
 use super::{Answer, Authenticator};
 use crate::error::ClientError;
+use crate::kerberos::{self, debug_lines, may_have_tickets};
 use crate::log::debug1;
 use crate::text::one_line;
-
-/// Kerberos' configuration, unless KRB5_CONFIG names another.
-const CONFIGURATION: [&str; 2] = ["/etc/krb5.conf", "/etc/krb5.conf.d"];
-/// Variables that name a credential cache, a configuration or a key to get tickets with.
-const VARIABLES: [&str; 3] = ["KRB5CCNAME", "KRB5_CONFIG", "KRB5_CLIENT_KTNAME"];
-
-/// True if the user may have tickets: a variable or the configuration says where, or there is a cache
-/// at the usual place.
-fn may_have_tickets() -> bool {
-    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let usual = format!("/tmp/krb5cc_{}", sys::process::effective_uid());
-    VARIABLES.iter().any(is_set)
-        || Path::new(&usual).exists()
-        || CONFIGURATION
-            .iter()
-            .any(|path| names_cache(Path::new(path)))
-}
-
-/// True if the file, or a file of the directory, names a cache.
-fn names_cache(path: &Path) -> bool {
-    if let Ok(entries) = std::fs::read_dir(path) {
-        return entries
-            .flatten()
-            .any(|entry| entry.path().is_file() && names_cache(&entry.path()));
-    }
-    std::fs::read(path).is_ok_and(|text| {
-        let lines = text.split(|byte| *byte == b'\n');
-        lines
-            .map(<[u8]>::trim_ascii_start)
-            .any(|line| line.starts_with(b"default_ccache_name") || line.starts_with(b"include"))
-    })
-}
 
 impl Authenticator<'_> {
     pub(super) fn may_try_gssapi(&self) -> bool {
@@ -52,14 +19,42 @@ impl Authenticator<'_> {
             && may_have_tickets()
     }
 
-    /// Tries the method, once for each connection.
+    pub(super) fn may_try_gssapi_keyex(&self) -> bool {
+        self.is_by_gss && !self.tries.gssapi_keyex
+    }
+
+    /// Proves the user by the context of the key exchange, once for each connection.
+    pub(super) fn gssapi_keyex(&mut self) -> Result<Option<Answer>, ClientError> {
+        self.tries.gssapi_keyex = true;
+        let user = self.options.user.as_bytes();
+        let data = self.driver.connection().gssapi_keyex_signed_data(user);
+        let data = data.map_err(|error| self.lost(driver::DriverError::Proto(error)))?;
+        let Some(contexts) = self.driver.gss() else {
+            return Ok(None);
+        };
+        let mic = match contexts.mic(data) {
+            Ok(mic) => mic,
+            Err(reason) => {
+                debug1!("{}", one_line(&reason));
+                return Ok(None);
+            }
+        };
+        self.await_service()?;
+        let sent = self.driver.connection().auth_gssapi_keyex(user, &mic);
+        self.sent(sent)?;
+        self.answer().map(Some)
+    }
+
+    /// Tries `gssapi-with-mic`, once for each connection.
     pub(super) fn gssapi(&mut self) -> Result<Option<Answer>, ClientError> {
         self.tries.gssapi = true;
-        let service = format!("host@{}", self.options.hostname);
-        // Nothing is delegated to a host whose key is not the recorded one.
-        let delegates =
-            self.options.authentication.gssapi_delegate_credentials && !self.without_secrets;
-        let begun = KerberosInitiator::begin(&service, delegates);
+        // Nothing is delegated to a host whose key is not the recorded one, nor a second time after a
+        // key exchange by GSS-API.
+        let delegates = self.options.authentication.gssapi_delegate_credentials
+            && !self.without_secrets
+            && !self.is_by_gss;
+        let terms = kerberos::terms(self.options, self.peer, delegates);
+        let begun = KerberosInitiator::begin(terms, None);
         let (context, first) = match begun {
             Ok(begun) => begun,
             Err(failure) => {
@@ -128,35 +123,5 @@ impl Authenticator<'_> {
         let sent = self.driver.connection().auth_gssapi_give_up(&failure.token);
         self.sent(sent)?;
         Ok(None)
-    }
-}
-
-fn debug_lines(failure: &GssFailure) {
-    for line in failure.reason.lines() {
-        debug1!("{}", one_line(line));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_configuration_without_a_place_of_caches_names_none() {
-        let folder = std::env::temp_dir().join(format!("krb5-{}", sys::process::pid()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("krb5.conf");
-        for (text, names) in [
-            ("[libdefaults]\n default_realm = X\n", false),
-            ("# default_ccache_name = FILE:/x\n", false),
-            ("[libdefaults]\n\tdefault_ccache_name = KCM:\n", true),
-            ("includedir /etc/krb5.conf.d/\n", true),
-        ] {
-            std::fs::write(&file, text).unwrap();
-            assert_eq!(names_cache(&file), names, "{text}");
-            assert_eq!(names_cache(&folder), names, "{text}");
-        }
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert!(!names_cache(&file));
     }
 }

@@ -102,6 +102,8 @@ pub struct Authenticator<'c> {
     /// The methods that can continue; `None` before the first refusal.
     allowed: Option<Vec<String>>,
     tries: Tries,
+    /// The key exchange was by GSS-API.
+    is_by_gss: bool,
 }
 
 /// Number of attempts by each method, for the limits of the options.
@@ -109,6 +111,7 @@ pub struct Authenticator<'c> {
 struct Tries {
     none: bool,
     gssapi: bool,
+    gssapi_keyex: bool,
     password: u32,
     interactive: u32,
 }
@@ -123,6 +126,7 @@ impl<'c> Authenticator<'c> {
         keys: Keys,
     ) -> Self {
         let Keys { identities, agent } = keys;
+        let is_by_gss = driver.connection().is_by_gss();
         Self {
             driver,
             options,
@@ -144,6 +148,7 @@ impl<'c> Authenticator<'c> {
             agent,
             allowed: None,
             tries: Tries::default(),
+            is_by_gss,
         }
     }
 
@@ -213,6 +218,7 @@ impl<'c> Authenticator<'c> {
     fn request(&mut self, method: &str) -> Result<Option<Answer>, ClientError> {
         match method {
             names::METHOD_NONE => self.none().map(Some),
+            names::METHOD_GSSAPI_KEYEX => self.gssapi_keyex(),
             names::METHOD_GSSAPI_WITH_MIC => self.gssapi(),
             names::METHOD_HOSTBASED => self.hostbased(),
             names::METHOD_PUBLICKEY => self.publickey(),
@@ -222,6 +228,9 @@ impl<'c> Authenticator<'c> {
     }
 
     fn logged_in(&mut self, method: &'static str, proof: AuthProof) -> LoggedIn {
+        if let Some(contexts) = self.driver.gss() {
+            contexts.logged_in();
+        }
         verbose!("Authenticated to {} using \"{method}\".", self.peer);
         if proof == AuthProof::Nothing {
             info!(
@@ -282,6 +291,9 @@ impl<'c> Authenticator<'c> {
         let permitted = |name: &str| allowed.iter().any(|each| each == name);
         let choose = |name: &str| -> Option<&'static str> {
             match name {
+                names::METHOD_GSSAPI_KEYEX if permitted(name) && self.may_try_gssapi_keyex() => {
+                    Some(names::METHOD_GSSAPI_KEYEX)
+                }
                 names::METHOD_GSSAPI_WITH_MIC if permitted(name) && self.may_try_gssapi() => {
                     Some(names::METHOD_GSSAPI_WITH_MIC)
                 }
@@ -311,7 +323,10 @@ impl<'c> Authenticator<'c> {
         match next {
             // Only `none` shows that a server wants no proof: try it before asking the user.
             Some(
-                names::METHOD_GSSAPI_WITH_MIC | names::METHOD_HOSTBASED | names::METHOD_PUBLICKEY,
+                names::METHOD_GSSAPI_KEYEX
+                | names::METHOD_GSSAPI_WITH_MIC
+                | names::METHOD_HOSTBASED
+                | names::METHOD_PUBLICKEY,
             ) => next,
             _ if !self.tries.none => Some(names::METHOD_NONE),
             next => next,
@@ -325,6 +340,7 @@ impl<'c> Authenticator<'c> {
             .preferred_authentications
             .iter()
             .find(|name| match name.as_str() {
+                names::METHOD_GSSAPI_KEYEX => self.may_try_gssapi_keyex(),
                 names::METHOD_GSSAPI_WITH_MIC => self.may_try_gssapi(),
                 names::METHOD_HOSTBASED => !self.host_keys.is_empty(),
                 names::METHOD_PUBLICKEY

@@ -2,7 +2,8 @@
 
 use keys::KeyType;
 use wire::algorithms::{
-    CLIENT_HOST_KEYS, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, KNOWN_SIGNATURES,
+    CLIENT_HOST_KEYS, GSS_KEX, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS,
+    KNOWN_SIGNATURES,
 };
 
 use crate::log;
@@ -48,6 +49,10 @@ const ANSWERS: &[Answer] = &[
     Answer {
         names: &["kex", "KexAlgorithms"],
         lines: || KNOWN_KEX.to_vec(),
+    },
+    Answer {
+        names: &["kex-gss", "GSSAPIKexAlgorithms"],
+        lines: || GSS_KEX.to_vec(),
     },
     Answer {
         names: &["mac", "MACs"],

@@ -97,12 +97,11 @@ impl SessionForwards {
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
         let connection = driver.connection();
-        let bind = match (
-            connection.host_key(),
-            connection.session_id(),
-            connection.host_signature(),
-        ) {
-            (Some(key), Some(session), Some(signature)) => {
+        // After a key exchange by GSS-API there is no host key: the agent refuses the binding without
+        // one, and then no key that is restricted to destinations.
+        let key = connection.host_key().unwrap_or_default();
+        let bind = match (connection.session_id(), connection.host_signature()) {
+            (Some(session), Some(signature)) => {
                 ::agent::message::session_bind(key, session, signature, true).ok()
             }
             _ => None,

@@ -1,7 +1,8 @@
 //! `PreferredAuthentications`: the methods of this client.
 
 /// The methods that this client supports, in the order of preference.
-const METHODS: [&str; 5] = [
+const METHODS: [&str; 6] = [
+    "gssapi-keyex",
     "gssapi-with-mic",
     "hostbased",
     "publickey",

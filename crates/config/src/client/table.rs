@@ -26,7 +26,7 @@ use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
     RekeyLimit, SyslogFacility, TcpKeepAlive, Variable,
 };
-use crate::value::Support::{Carried, Deprecated, Ignored, Unsupported};
+use crate::value::Support::{self, Carried, Deprecated, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Value, Values};
 
 const COUNT: Kind = Kind::Integer {
@@ -89,8 +89,19 @@ keywords! {
         forwarding.gateway_ports: bool = GatewayPorts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `GSSAPIAuthentication`: gssapi-with-mic with Kerberos.
         authentication.gssapi_authentication: bool = GSSAPIAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `GSSAPIKeyExchange`: key exchanges with Kerberos, which prove the server without a host key.
+        authentication.gssapi_key_exchange: bool = GSSAPIKeyExchange [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `GSSAPIDelegateCredentials`: the server gets the user's credentials.
         authentication.gssapi_delegate_credentials: bool = GSSAPIDelegateCredentials [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `GSSAPITrustDns`: the ticket is for the name that the DNS gives for the server's address.
+        authentication.gssapi_trust_dns: bool = GSSAPITrustDns [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        GSSAPIRenewalForcesRekey [] Kind::Flag, "no", Support::Enabling(&["no"]), Everywhere, First, Line;
+        /// `GSSAPIClientIdentity`: the principal whose tickets are used.
+        authentication.gssapi_client_identity: Option<String> = GSSAPIClientIdentity [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// `GSSAPIServerIdentity`: the name after `host/` of the server's principal.
+        authentication.gssapi_server_identity: Option<String> = GSSAPIServerIdentity [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// `GSSAPIKexAlgorithms`, without the mechanism at their end.
+        algorithms.gssapi_kex_algorithms: Vec<String> = GSSAPIKexAlgorithms [] Kind::Algorithms(Class::GssKex), "", Carried, Everywhere, First, Comma;
         /// `HashKnownHosts`.
         host_keys.hash_known_hosts: bool = HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `HostbasedAuthentication`: log in with the keys of this host.
@@ -280,9 +291,7 @@ keywords! {
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Protocol ["UseRoaming"] Kind::Rest, "", Ignored, Everywhere, First, Never;
-        GSSAPIKeyExchange [
-            "GSSAPIClientIdentity" "GSSAPIServerIdentity"
-            "GSSAPITrustDns" "GSSAPIRenewalForcesRekey" "GSSAPIKexAlgorithms" "AFSTokenPassing"
+        AFSTokenPassing [
             "KerberosAuthentication" "KerberosTgtPassing" "RSAAuthentication" "RhostsRSAAuthentication"
         ] Kind::Rest, "", Unsupported, Everywhere, First, Never;
         Cipher [

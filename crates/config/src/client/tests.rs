@@ -96,6 +96,7 @@ fn defaults_without_any_file() {
     assert_eq!(
         options.authentication.preferred_authentications,
         [
+            "gssapi-keyex",
             "gssapi-with-mic",
             "hostbased",
             "publickey",

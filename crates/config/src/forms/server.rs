@@ -204,6 +204,7 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
                     | "none"
                     | "hostbased"
                     | "gssapi-with-mic"
+                    | "gssapi-keyex"
             );
             if !known {
                 return Err(format!("invalid method {method} in AuthenticationMethods"));

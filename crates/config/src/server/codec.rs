@@ -34,6 +34,8 @@ const FOR_AUTH: &[Row] = &[
     Row::Ciphers,
     Row::MACs,
     Row::KexAlgorithms,
+    Row::GSSAPIKeyExchange,
+    Row::GSSAPIKexAlgorithms,
     Row::HostKeyAlgorithms,
     Row::PubkeyAcceptedAlgorithms,
     Row::CASignatureAlgorithms,

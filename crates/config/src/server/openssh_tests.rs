@@ -123,3 +123,23 @@ fn a_percent_sign_is_no_folder() {
     );
     assert_eq!(options.session.chroot_directory.as_deref(), Some("%h"));
 }
+
+#[test]
+fn key_exchanges_by_gss_come_first_where_they_are_asked_for() {
+    let names = |text: &str| load(text).global().key_exchanges();
+    let plain = load("").global().algorithms.kex_algorithms;
+    assert_eq!(names(""), plain);
+    assert_eq!(names("GSSAPIKexAlgorithms gss-group16-sha512-\n"), plain);
+    let one =
+        names("GSSAPIKeyExchange yes\nGSSAPIKexAlgorithms gss-group14-sha1-,gss-group16-sha512-\n");
+    assert_eq!(one[0], "gss-group16-sha512-toWM5Slw5Ew8Mqkay+al2g==");
+    assert_eq!(one[1..], plain);
+    let mut config = load("GSSAPIKeyExchange yes\n");
+    assert_eq!(config.global().key_exchanges().len(), plain.len() + 4);
+    // They have a list of their own, and this one has no modifiers.
+    assert!(try_load("KexAlgorithms gss-group16-sha512-\n").is_err());
+    assert!(try_load("GSSAPIKexAlgorithms +gss-group16-sha512-\n").is_err());
+    assert!(try_load("Match User x\nGSSAPIKeyExchange yes\n").is_err());
+    config.forgo_gss_exchanges();
+    assert_eq!(config.global().key_exchanges(), plain);
+}

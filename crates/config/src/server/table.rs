@@ -98,8 +98,14 @@ keywords! {
         authentication.gssapi_authentication: bool = GSSAPIAuthentication [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `GSSAPICleanupCredentials`: delegated credentials are removed at the end of the session.
         authentication.gssapi_cleanup_credentials: bool = GSSAPICleanupCredentials ["GSSAPICleanupCreds"] Kind::YesNo, "yes", Carried, Global, First, Line;
+        /// `GSSAPIKeyExchange`: key exchanges with Kerberos, which prove this server without a host key.
+        authentication.gssapi_key_exchange: bool = GSSAPIKeyExchange [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `GSSAPIStrictAcceptorCheck`: only for the key of this machine's name.
         authentication.gssapi_strict_acceptor_check: bool = GSSAPIStrictAcceptorCheck [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        /// `GSSAPIStoreCredentialsOnRekey`: credentials that are delegated in a rekey replace the session's.
+        authentication.gssapi_store_credentials_on_rekey: bool = GSSAPIStoreCredentialsOnRekey [] Kind::YesNo, "no", Carried, Global, First, Line;
+        /// `GSSAPIKexAlgorithms`, without the mechanism at their end.
+        algorithms.gssapi_kex_algorithms: Vec<String> = GSSAPIKexAlgorithms [] Kind::Algorithms(Class::GssKex), "", Carried, Global, First, Comma;
         /// `GSSAPIDelegateCredentials`: credentials that clients delegate are accepted.
         authentication.gssapi_delegate_credentials: bool = GSSAPIDelegateCredentials [] Kind::YesNo, "yes", Carried, Global, First, Line;
         /// `PasswordAuthentication`.
@@ -299,9 +305,8 @@ keywords! {
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Protocol [] Kind::Rest, "", Ignored, Global, First, Never;
         KerberosAuthentication [] Kind::Rest, "", Unsupported, Everywhere, First, Never;
-        GSSAPIKeyExchange [
-            "GSSAPIStoreCredentialsOnRekey" "GSSAPIKexAlgorithms" "KerberosOrLocalPasswd" "KerberosTicketCleanup"
-            "KerberosGetAFSToken" "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
+        KerberosOrLocalPasswd [
+            "KerberosTicketCleanup" "KerberosGetAFSToken" "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
         ] Kind::Rest, "", Unsupported, Global, First, Never;
         UsePrivilegeSeparation [
             "UseLogin" "KeyRegenerationInterval" "ServerKeyBits" "RhostsAuthentication" "CheckMail"

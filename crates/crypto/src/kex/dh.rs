@@ -127,8 +127,10 @@ impl DhGroup {
                     .and_then(|p| Self::from_parts(p, Bn::from_u64(2)?))
                     .map_err(|_| KexError::Internal);
             }
-            KexAlgorithm::DhGroup14Sha256 | KexAlgorithm::DhGroup14Sha1 => 2048,
-            KexAlgorithm::DhGroup16Sha512 => 4096,
+            KexAlgorithm::DhGroup14Sha256
+            | KexAlgorithm::DhGroup14Sha1
+            | KexAlgorithm::GssGroup14Sha256 => 2048,
+            KexAlgorithm::DhGroup16Sha512 | KexAlgorithm::GssGroup16Sha512 => 4096,
             KexAlgorithm::DhGroup18Sha512 => 8192,
             _ => return Err(KexError::Misuse),
         };

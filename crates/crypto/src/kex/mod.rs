@@ -1,7 +1,7 @@
 //! Key exchange methods: a table, and the initiator's and responder's half of each.
 //!
 //! RFC 4253 §8 and RFC 8268 (fixed groups), RFC 4419 (group exchange), RFC 5656 (NIST curves), RFC
-//! 8731 (curve25519), and the hybrids sntrup761x25519, mlkem768x25519 and mlkem768nistp256. Public
+//! 8731 (curve25519), RFC 8732 (GSS-API), and the hybrids sntrup761x25519, mlkem768x25519 and mlkem768nistp256. Public
 //! values are the *content* of the wire value: the string body of Q_C, Q_S, C_INIT and S_REPLY, or
 //! e and f as unsigned big-endian bytes (with or without leading zeros). The exchange hash, the key
 //! derivation and the messages are in `proto`.
@@ -60,6 +60,22 @@ pub enum KexAlgorithm {
     DhGroup1Sha1,
     /// diffie-hellman-group-exchange-sha1
     DhGroupExchangeSha1,
+    /// gss-curve25519-sha256- with Kerberos
+    GssCurve25519Sha256,
+    /// gss-nistp256-sha256- with Kerberos
+    GssNistP256Sha256,
+    /// gss-group14-sha256- with Kerberos
+    GssGroup14Sha256,
+    /// gss-group16-sha512- with Kerberos
+    GssGroup16Sha512,
+}
+
+/// The end of the names of exchanges by GSS-API: the MD5 of the DER encoding of Kerberos' OID in Base64
+/// (RFC 4462 §2).
+macro_rules! kerberos {
+    ($family:literal) => {
+        concat!($family, "toWM5Slw5Ew8Mqkay+al2g==")
+    };
 }
 
 /// The messages of a method (methods share the numbers from 30).
@@ -178,6 +194,30 @@ pub const KEXES: &[KexSpec] = {
             Sha1,
             F::DhGroupExchange,
         ),
+        spec(
+            A::GssCurve25519Sha256,
+            kerberos!("gss-curve25519-sha256-"),
+            Sha256,
+            F::Curve25519,
+        ),
+        spec(
+            A::GssNistP256Sha256,
+            kerberos!("gss-nistp256-sha256-"),
+            Sha256,
+            F::Ecdh,
+        ),
+        spec(
+            A::GssGroup14Sha256,
+            kerberos!("gss-group14-sha256-"),
+            Sha256,
+            F::Dh,
+        ),
+        spec(
+            A::GssGroup16Sha512,
+            kerberos!("gss-group16-sha512-"),
+            Sha512,
+            F::Dh,
+        ),
     ]
 };
 
@@ -228,10 +268,23 @@ impl KexAlgorithm {
         self.spec().hash
     }
 
-    /// Messages of the method.
+    /// Messages of the method; of a method by GSS-API the encoding of its public values.
     #[must_use]
     pub const fn family(self) -> KexFamily {
         self.spec().family
+    }
+
+    /// True for a method whose proof is a MIC of GSS-API (RFC 8732): it has the messages KEXGSS_*, and no
+    /// host key signs.
+    #[must_use]
+    pub const fn is_gss(self) -> bool {
+        matches!(
+            self,
+            Self::GssCurve25519Sha256
+                | Self::GssNistP256Sha256
+                | Self::GssGroup14Sha256
+                | Self::GssGroup16Sha512
+        )
     }
 
     fn method(self) -> KexMethod {
@@ -241,13 +294,17 @@ impl KexAlgorithm {
             Self::Sntrup761X25519Sha512 | Self::Sntrup761X25519Sha512OpenSsh => {
                 KexMethod::Hybrid(Hybrid::Sntrup761X25519)
             }
-            Self::Curve25519Sha256 | Self::Curve25519Sha256LibSsh => KexMethod::Curve25519,
-            Self::EcdhNistP256 => KexMethod::Ecdh(Curve::P256),
+            Self::Curve25519Sha256 | Self::Curve25519Sha256LibSsh | Self::GssCurve25519Sha256 => {
+                KexMethod::Curve25519
+            }
+            Self::EcdhNistP256 | Self::GssNistP256Sha256 => KexMethod::Ecdh(Curve::P256),
             Self::EcdhNistP384 => KexMethod::Ecdh(Curve::P384),
             Self::EcdhNistP521 => KexMethod::Ecdh(Curve::P521),
             Self::DhGroup14Sha256
             | Self::DhGroup16Sha512
             | Self::DhGroup18Sha512
+            | Self::GssGroup14Sha256
+            | Self::GssGroup16Sha512
             | Self::DhGroup14Sha1
             | Self::DhGroup1Sha1 => KexMethod::Dh,
             Self::DhGroupExchangeSha256 | Self::DhGroupExchangeSha1 => KexMethod::NeedsGroup,

@@ -259,6 +259,7 @@ impl LoginState {
             | AuthMethod::GssapiWithMic { .. }
             | AuthMethod::GssapiToken { .. }
             | AuthMethod::GssapiMic { .. }
+            | AuthMethod::GssapiKeyex { .. }
             | AuthMethod::Unknown { .. } => Method::None,
             AuthMethod::Password { .. } => Method::Password,
             AuthMethod::PublickeyQuery { .. } | AuthMethod::Publickey { .. } => Method::PublicKey,
@@ -276,6 +277,7 @@ impl LoginState {
             | AuthMethod::GssapiWithMic { .. }
             | AuthMethod::GssapiToken { .. }
             | AuthMethod::GssapiMic { .. }
+            | AuthMethod::GssapiKeyex { .. }
             | AuthMethod::Unknown { .. } => decided(Decision::Reject),
             AuthMethod::Password {
                 password,

@@ -169,7 +169,10 @@ impl Account {
             PermitRootLogin::ProhibitPassword => {
                 matches!(
                     method,
-                    ChainMethod::Publickey | ChainMethod::Hostbased | ChainMethod::GssapiWithMic
+                    ChainMethod::Publickey
+                        | ChainMethod::Hostbased
+                        | ChainMethod::GssapiWithMic
+                        | ChainMethod::GssapiKeyex
                 )
             }
             PermitRootLogin::ForcedCommandsOnly => method == ChainMethod::Publickey && forced,

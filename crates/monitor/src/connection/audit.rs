@@ -55,7 +55,7 @@ pub(crate) fn attempt(attempt: &Attempt<'_>, addresses: &Addresses) {
             ChainMethod::Publickey => "op=pubkey_auth grantors=auth-key",
             ChainMethod::Hostbased => "op=hostbased_auth",
             ChainMethod::Password => "op=password_auth",
-            ChainMethod::GssapiWithMic => "op=gssapi_auth",
+            ChainMethod::GssapiWithMic | ChainMethod::GssapiKeyex => "op=gssapi_auth",
             ChainMethod::None | ChainMethod::KeyboardInteractive => "op=authentication",
         };
         records.push((Authentication, line.text(words, subject, "ssh")));

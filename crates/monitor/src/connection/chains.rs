@@ -14,17 +14,19 @@ pub(crate) enum ChainMethod {
     KeyboardInteractive,
     Hostbased,
     GssapiWithMic,
+    GssapiKeyex,
 }
 
 impl ChainMethod {
     /// All methods, in the order of their declaration.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::None,
         Self::Publickey,
         Self::Password,
         Self::KeyboardInteractive,
         Self::Hostbased,
         Self::GssapiWithMic,
+        Self::GssapiKeyex,
     ];
 
     /// The name on the wire.
@@ -36,6 +38,7 @@ impl ChainMethod {
             Self::KeyboardInteractive => wire::names::METHOD_KEYBOARD_INTERACTIVE,
             Self::Hostbased => wire::names::METHOD_HOSTBASED,
             Self::GssapiWithMic => wire::names::METHOD_GSSAPI_WITH_MIC,
+            Self::GssapiKeyex => wire::names::METHOD_GSSAPI_KEYEX,
         }
     }
 
@@ -52,6 +55,8 @@ pub(crate) struct Enabled {
     pub(crate) kbdint: bool,
     pub(crate) hostbased: bool,
     pub(crate) gssapi: bool,
+    /// GSSAPIAuthentication, if the first key exchange was by GSS-API.
+    pub(crate) gssapi_keyex: bool,
     /// True if `none` may succeed: password authentication with PermitEmptyPasswords.
     pub(crate) none: bool,
 }
@@ -65,6 +70,7 @@ impl Enabled {
             ChainMethod::KeyboardInteractive => self.kbdint,
             ChainMethod::Hostbased => self.hostbased,
             ChainMethod::GssapiWithMic => self.gssapi,
+            ChainMethod::GssapiKeyex => self.gssapi_keyex,
         }
     }
 
@@ -72,6 +78,7 @@ impl Enabled {
     fn names(self) -> Vec<&'static str> {
         [
             ChainMethod::Publickey,
+            ChainMethod::GssapiKeyex,
             ChainMethod::GssapiWithMic,
             ChainMethod::Password,
             ChainMethod::KeyboardInteractive,

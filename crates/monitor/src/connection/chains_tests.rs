@@ -6,6 +6,7 @@ const ALL: Enabled = Enabled {
     kbdint: true,
     hostbased: false,
     gssapi: false,
+    gssapi_keyex: false,
     none: false,
 };
 

@@ -16,6 +16,26 @@ const CACHE_VARIABLE: &str = "KRB5CCNAME";
 /// Characters of the random part of a cache's name.
 const RANDOM: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
+/// How tickets are accepted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TicketTerms {
+    /// Only for the service `host` of this machine's name.
+    pub(crate) is_strict: bool,
+    pub(crate) takes_delegated: bool,
+    /// Only with a proof of this side: a key exchange.
+    pub(crate) is_mutual: bool,
+}
+
+impl TicketTerms {
+    pub(crate) fn of(options: &ServerOptions, is_mutual: bool) -> Self {
+        Self {
+            is_strict: options.authentication.gssapi_strict_acceptor_check,
+            takes_delegated: options.authentication.gssapi_delegate_credentials,
+            is_mutual,
+        }
+    }
+}
+
 /// Starts the processes of a connection.
 pub(crate) struct Kerberos<'n> {
     executable: &'n SelfExe,
@@ -32,7 +52,7 @@ impl<'n> Kerberos<'n> {
     }
 
     /// Starts an acceptor.
-    pub(crate) fn acceptor(&self, options: &ServerOptions) -> Result<KerberosAcceptor, GssFailure> {
+    pub(crate) fn acceptor(&self, terms: TicketTerms) -> Result<KerberosAcceptor, GssFailure> {
         let ids = self.auth_ids.map(|(uid, gid)| UserIds {
             uid,
             gid,
@@ -42,8 +62,9 @@ impl<'n> Kerberos<'n> {
             self.executable,
             AcceptorTerms {
                 ids,
-                is_strict: options.authentication.gssapi_strict_acceptor_check,
-                takes_delegated: options.authentication.gssapi_delegate_credentials,
+                is_strict: terms.is_strict,
+                takes_delegated: terms.takes_delegated,
+                is_mutual: terms.is_mutual,
             },
         )
     }
@@ -83,6 +104,22 @@ impl CredentialCache {
         gssapi::store(executable, ids_of(account), credential, &path)
             .map_err(|failure| failure.to_string())?;
         Ok(Self { path })
+    }
+
+    /// Replaces the credential, unless the user has removed the cache.
+    pub(crate) fn replace(
+        &self,
+        executable: &SelfExe,
+        account: &Account,
+        credential: Zeroizing<Vec<u8>>,
+    ) -> Result<(), String> {
+        let newer = Self::store(executable, account, credential)?;
+        let replaced = AsUser::enter(&account.credentials()).and_then(|_as_user| {
+            std::fs::symlink_metadata(&self.path)
+                .and_then(|_| std::fs::rename(&newer.path, &self.path))
+                .inspect_err(|_| drop(std::fs::remove_file(&newer.path)))
+        });
+        replaced.map_err(|error| format!("{}: {error}", self.path))
     }
 
     /// Name and value of the variable for the session.

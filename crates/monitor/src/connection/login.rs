@@ -19,6 +19,7 @@ use super::channel::{RpcChannel, RpcEnd};
 use super::configuration::Configuration;
 use super::early_session::{EarlySession, SessionProcess};
 use super::groups::choose_group;
+use super::gss_exchange::OpenExchange;
 use super::kerberos::Kerberos;
 use super::publickey::RevokedKeys;
 use super::reports::{AttemptCounts, AttemptOutcome};
@@ -92,6 +93,8 @@ pub(crate) struct AuthService<'c, 'n, 'l> {
     /// The session process, which may start before the login.
     pub(crate) ahead: EarlySession<'n>,
     pub(crate) kerberos: Kerberos<'n>,
+    /// The first key exchange, if it is by GSS-API.
+    pub(crate) gss: Option<OpenExchange>,
     /// For the metrics.
     pub(crate) attempts: AttemptCounts,
 }
@@ -143,6 +146,10 @@ impl<'l> AuthService<'_, '_, 'l> {
                 self.sign(&request)?;
                 Ok(None)
             }
+            ToMonitor::GssExchange(request) => {
+                self.exchange_keys(request)?;
+                Ok(None)
+            }
             ToMonitor::User(request) => {
                 self.name_user(&request)?;
                 Ok(None)
@@ -187,6 +194,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             self.addresses,
             self.delay_secret,
             self.log,
+            self.signer.is_by_gss(),
             started_us,
         );
         if user.options.connection.refuse_connection {
@@ -226,7 +234,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         }
         if matches!(
             request,
-            ToMonitor::KeyVerify(_) | ToMonitor::HostbasedVerify(_)
+            ToMonitor::KeyVerify(_) | ToMonitor::HostbasedVerify(_) | ToMonitor::GssapiKeyex(_)
         ) {
             // A client that signs expects to be let in. Nothing is known of the user here, so that
             // the time this takes reveals nothing.
@@ -258,6 +266,7 @@ impl<'l> AuthService<'_, '_, 'l> {
                 Some(tried) => tried,
                 None => return Ok(None),
             },
+            ToMonitor::GssapiKeyex(request) => self.try_gssapi_keyex(request.mic)?,
             _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned()).into()),
         };
         label.is_probe = is_probe;

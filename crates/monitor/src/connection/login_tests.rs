@@ -83,6 +83,7 @@ fn serve(text: &str, phase: LoginPhase, frames: &[Vec<u8>]) -> Served {
         revoked: Default::default(),
         ahead: EarlySession::never(),
         kerberos: Kerberos::new(&executable, None),
+        gss: None,
         attempts: AttemptCounts::default(),
     };
     let (proof, end) = match login.run() {

@@ -11,6 +11,7 @@ mod configuration;
 mod delay;
 mod early_session;
 mod groups;
+mod gss_exchange;
 mod host_key_agent;
 mod hostbased;
 mod kbdint;
@@ -185,7 +186,12 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i
         &inherited.executable,
         log,
     );
-    let session = Box::new(session.with_confinement(confinement));
+    let kerberos = Kerberos::new(&inherited.executable, inherited.start.auth_ids);
+    let session = Box::new(
+        session
+            .with_confinement(confinement)
+            .with_kerberos(kerberos),
+    );
     session.run(
         inherited.network,
         login.auth,
@@ -246,7 +252,7 @@ fn log_in<'log>(
         core::mem::take(&mut inherited.private_keys),
         core::mem::take(&mut inherited.start.host_key_agent),
         options.host_keys.security_key_provider.clone(),
-        options.algorithms.kex_algorithms.clone(),
+        options.key_exchanges(),
         sys::time::monotonic_ms(),
     );
     let ahead = if options.authentication.use_pam {
@@ -266,6 +272,7 @@ fn log_in<'log>(
         revoked: Default::default(),
         ahead,
         kerberos: Kerberos::new(&inherited.executable, inherited.start.auth_ids),
+        gss: None,
         attempts: AttemptCounts::default(),
     };
     let ran = login.run();

@@ -5,6 +5,8 @@
 //! user, command, restrictions and environment come only from here; every terminal that was granted
 //! is taken back and its record closed, however the session ends.
 
+mod gss_rekey;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,8 +29,9 @@ use super::chains::Authenticated;
 use super::channel::{RpcChannel, RpcEnd};
 use super::early_session::SessionProcess;
 use super::groups::choose_group;
+use super::gss_exchange::OpenExchange;
 use super::has_ended;
-use super::kerberos::CredentialCache;
+use super::kerberos::{CredentialCache, Kerberos, TicketTerms};
 use super::pam::PamLogin;
 use super::rate::Rate;
 use super::recording::{LAST_WRITE_WAIT, Recorder};
@@ -78,6 +81,10 @@ pub(crate) struct MonitorSession<'c> {
     confinement: Option<(String, (u32, u32))>,
     /// Recorders of released terminals, which write the rest of the output.
     finishing: Vec<Recorder>,
+    /// Starts acceptors for rekeys by GSS-API.
+    kerberos: Option<Kerberos<'c>>,
+    /// The running rekey by GSS-API.
+    gss: Option<OpenExchange>,
 }
 
 /// The settings that decide over the session's requests. Configuration and login, a hundred times
@@ -87,6 +94,8 @@ struct Terms {
     permit_tty: bool,
     print_last_log: bool,
     cleans_credentials: bool,
+    /// How tickets of rekeys are accepted; credentials only for GSSAPIStoreCredentialsOnRekey.
+    tickets: TicketTerms,
     tunnel: TunnelTerms,
     /// RecordTerminals.
     record_terminals: Option<PathBuf>,
@@ -102,6 +111,10 @@ impl Terms {
             permit_tty: options.session.permit_tty && key_permits,
             print_last_log: options.session.print_last_log,
             cleans_credentials: options.authentication.gssapi_cleanup_credentials,
+            tickets: TicketTerms {
+                takes_delegated: options.authentication.gssapi_store_credentials_on_rekey,
+                ..TicketTerms::of(options, true)
+            },
             tunnel: TunnelTerms::of(user),
             record_terminals: options.session.record_terminals.as_ref().map(PathBuf::from),
         }
@@ -197,6 +210,16 @@ impl<'c> MonitorSession<'c> {
             traffic_rate: Rate::new(TRAFFIC_BURST, TRAFFIC_REFILL_MS, now_ms),
             confinement: None,
             finishing: Vec::new(),
+            kerberos: None,
+            gss: None,
+        }
+    }
+
+    /// Sets what starts acceptors; without it there are no rekeys by GSS-API.
+    pub(crate) fn with_kerberos(self, kerberos: Kerberos<'c>) -> Self {
+        Self {
+            kerberos: Some(kerberos),
+            ..self
         }
     }
 
@@ -481,6 +504,7 @@ impl<'c> MonitorSession<'c> {
                     self.traffic.rekeyed();
                     channel.send(&Signature { blob })?;
                 }
+                ToMonitor::GssExchange(request) => self.exchange_keys(channel, request)?,
                 ToMonitor::HostkeysProve(request) => {
                     let signatures = self
                         .signer

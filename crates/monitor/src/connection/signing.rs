@@ -1,5 +1,6 @@
 //! The private host keys, in files or in HostKeyAgent, and the only two things signed with them: an exchange hash of the
-//! negotiated length, and a `hostkeys-prove-00@openssh.com` blob that is built here.
+//! negotiated length, and a `hostkeys-prove-00@openssh.com` blob that is built here. A key exchange by GSS-API has a MIC
+//! instead of a signature, which the same rules permit (`gss_exchange` has it made).
 //!
 //! Invariants: no other bytes are signed; the session identifier is the first hash and never
 //! changes; after the login, signatures and groups are limited in rate.
@@ -24,6 +25,10 @@ const REKEY_REFILL_MS: u64 = 1;
 /// both sides longer.
 const GROUP_BURST: u64 = 64;
 const GROUP_REFILL_MS: u64 = 20;
+
+/// The same for key exchanges by GSS-API, each of which starts a process.
+const GSS_BURST: u64 = 64;
+const GSS_REFILL_MS: u64 = 20;
 
 /// The same for proofs of host keys, which a client requests once.
 const PROOF_BURST: u64 = 256;
@@ -53,10 +58,15 @@ pub(crate) struct Signer {
     session_id: Option<Vec<u8>>,
     /// The blob of the host key that signed the first exchange.
     first_host_key: Option<Vec<u8>>,
+    /// The exported name of the principal of a first exchange by GSS-API.
+    principal: Option<Vec<u8>>,
+    /// True if a key exchange by GSS-API was begun before the login.
+    gss_begun: bool,
     /// True if a Diffie-Hellman group was given out since the last signed hash.
     group_given: bool,
     groups: Rate,
     rekeys: Rate,
+    gss: Rate,
     proofs: Rate,
 }
 
@@ -82,9 +92,12 @@ impl Signer {
             kex_algorithms,
             session_id: None,
             first_host_key: None,
+            principal: None,
+            gss_begun: false,
             group_given: false,
             groups: Rate::new(GROUP_BURST, GROUP_REFILL_MS, now_ms),
             rekeys: Rate::new(REKEY_BURST, REKEY_REFILL_MS, now_ms),
+            gss: Rate::new(GSS_BURST, GSS_REFILL_MS, now_ms),
             proofs: Rate::new(PROOF_BURST, PROOF_REFILL_MS, now_ms),
         }
     }
@@ -126,6 +139,74 @@ impl Signer {
         Ok(())
     }
 
+    /// True if the first exchange was by GSS-API.
+    pub(crate) fn is_by_gss(&self) -> bool {
+        self.principal.is_some()
+    }
+
+    /// Permits to begin a key exchange by GSS-API with this method and hash. After the login (`rekey`) only if the
+    /// first exchange was one, too.
+    pub(crate) fn allow_gss(
+        &mut self,
+        kex: &str,
+        hash: &[u8],
+        rekey: bool,
+        now_ms: u64,
+    ) -> Result<(), SigningRefusal> {
+        self.check_hash(kex, hash)?;
+        if !wire::algorithms::is_gss_kex(kex) {
+            return Err(SigningRefusal::Violation(
+                "a MIC for a method that is not by GSS-API",
+            ));
+        }
+        // Before the login one exchange is allowed, even if no acceptor starts for it.
+        if !rekey && core::mem::replace(&mut self.gss_begun, true) {
+            return Err(SigningRefusal::Violation(
+                "a second key exchange by GSS-API before the login",
+            ));
+        }
+        if rekey && !self.is_by_gss() {
+            return Err(SigningRefusal::Violation(
+                "a key exchange by GSS-API after another one",
+            ));
+        }
+        if rekey && !self.gss.take(1, now_ms) {
+            return Err(SigningRefusal::Rate(GSS_REFILL_MS));
+        }
+        Ok(())
+    }
+
+    /// Decides whether a MIC may be made for the principal with this exported name: in a rekey it is that of the first
+    /// exchange, so that nobody can pass a context with somebody else's client off as a rekey.
+    pub(crate) fn permits_principal(&self, principal: &[u8]) -> bool {
+        match (&self.session_id, &self.principal) {
+            (None, _) => true,
+            (Some(_), first) => first.as_deref() == Some(principal),
+        }
+    }
+
+    /// A MIC was made of this exchange hash; the first one is the session identifier.
+    pub(crate) fn note_gss(&mut self, hash: &[u8], principal: &[u8]) {
+        if self.session_id.is_none() {
+            self.session_id = Some(hash.to_vec());
+            self.principal = Some(principal.to_vec());
+        }
+    }
+
+    fn check_hash(&self, kex: &str, hash: &[u8]) -> Result<(), SigningRefusal> {
+        if !self.kex_algorithms.iter().any(|name| name == kex) {
+            return Err(SigningRefusal::Violation(
+                "key exchange method is not configured",
+            ));
+        }
+        if exchange_hash_bytes(kex) != Some(hash.len()) {
+            return Err(SigningRefusal::Violation(
+                "exchange hash has a wrong length",
+            ));
+        }
+        Ok(())
+    }
+
     /// Signs an exchange hash. `rekey` is true after the login.
     pub(crate) fn sign_exchange_hash(
         &mut self,
@@ -133,14 +214,10 @@ impl Signer {
         rekey: bool,
         now_ms: u64,
     ) -> Result<Vec<u8>, SigningRefusal> {
-        if !self.kex_algorithms.contains(&request.kex_algorithm) {
+        self.check_hash(&request.kex_algorithm, &request.hash)?;
+        if wire::algorithms::is_gss_kex(&request.kex_algorithm) {
             return Err(SigningRefusal::Violation(
-                "key exchange method is not configured",
-            ));
-        }
-        if exchange_hash_bytes(&request.kex_algorithm) != Some(request.hash.len()) {
-            return Err(SigningRefusal::Violation(
-                "exchange hash has a wrong length",
+                "a signature for a method by GSS-API",
             ));
         }
         let offered = self.host_keys.iter().find(|key| {

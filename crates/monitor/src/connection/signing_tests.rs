@@ -179,3 +179,55 @@ fn groups_after_the_login_come_at_a_bounded_rate() {
     // After the wait the group is permitted.
     assert_eq!(signer.allow_group(true, GROUP_REFILL_MS), Ok(()));
 }
+
+const GSS: &str = "gss-curve25519-sha256-toWM5Slw5Ew8Mqkay+al2g==";
+
+#[test]
+fn a_mic_is_permitted_like_a_signature_and_for_one_principal() {
+    let mut signer = with_methods(&[GSS, "curve25519-sha256"]);
+    for (kex, length) in [
+        (GSS, 31),
+        (GSS, 64),
+        ("curve25519-sha256", 32),
+        ("gss-nistp256-sha256-toWM5Slw5Ew8Mqkay+al2g==", 32),
+    ] {
+        let refused = signer.allow_gss(kex, &vec![5; length], false, 0);
+        assert!(
+            matches!(refused, Err(SigningRefusal::Violation(_))),
+            "{kex}"
+        );
+    }
+    // The host key signs nothing for such a method.
+    let request = request(GSS, 32);
+    assert!(signer.sign_exchange_hash(&request, false, 0).is_err());
+    assert_eq!(signer.allow_gss(GSS, &[5; 32], false, 0), Ok(()));
+    assert!(signer.allow_gss(GSS, &[5; 32], false, 0).is_err());
+    assert!(signer.permits_principal(b"ada") && !signer.is_by_gss());
+    signer.note_gss(&[5; 32], b"ada");
+    assert!(signer.is_by_gss() && signer.first_host_key().is_none());
+    // A rekey changes nothing, and is the same principal's.
+    assert_eq!(signer.allow_gss(GSS, &[6; 32], true, 0), Ok(()));
+    assert!(signer.permits_principal(b"ada") && !signer.permits_principal(b"eve"));
+    signer.note_gss(&[6; 32], b"ada");
+    assert_eq!(signer.session_id(), Some(&[5; 32][..]));
+    let mut permitted = 1;
+    while signer.allow_gss(GSS, &[6; 32], true, 0).is_ok() {
+        permitted += 1;
+    }
+    assert_eq!(permitted, GSS_BURST);
+    let refused = signer.allow_gss(GSS, &[6; 32], true, 0);
+    assert_eq!(refused, Err(SigningRefusal::Rate(GSS_REFILL_MS)));
+    assert_eq!(signer.allow_gss(GSS, &[6; 32], true, GSS_REFILL_MS), Ok(()));
+}
+
+#[test]
+fn after_a_login_with_a_host_key_there_is_no_mic() {
+    let mut signer = with_methods(&[GSS, "curve25519-sha256"]);
+    let request = request("curve25519-sha256", 32);
+    signer.sign_exchange_hash(&request, false, 0).unwrap();
+    assert!(matches!(
+        signer.allow_gss(GSS, &[6; 32], true, 0),
+        Err(SigningRefusal::Violation(_))
+    ));
+    assert!(!signer.permits_principal(b"ada"));
+}

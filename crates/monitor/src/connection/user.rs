@@ -151,13 +151,14 @@ pub(crate) struct LoginUser {
 
 impl LoginUser {
     /// Determines the options for a user name. The account is looked up here only if the
-    /// configuration depends on it, else by [`ask`](Self::ask).
+    /// configuration depends on it, else by [`ask`](Self::ask). `by_gss`: the first key exchange was by GSS-API.
     pub(crate) fn new(
         request: &User,
         config: &Configuration,
         addresses: &Addresses,
         delay_secret: &[u8],
         log: &Log,
+        by_gss: bool,
         started_us: u64,
     ) -> Self {
         // A style selects a method of BSD authentication, which does not exist here.
@@ -185,6 +186,7 @@ impl LoginUser {
                 && options.authentication.use_pam,
             hostbased: options.authentication.hostbased_authentication,
             gssapi: options.authentication.gssapi_authentication,
+            gssapi_keyex: options.authentication.gssapi_authentication && by_gss,
             none: options.authentication.permit_empty_passwords
                 && options.authentication.password_authentication,
         };

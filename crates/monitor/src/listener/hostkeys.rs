@@ -27,7 +27,7 @@ pub(crate) struct HostKeys {
 /// skipped.
 ///
 /// # Errors
-/// If no key can be used.
+/// If no key can be used, without GSSAPIKeyExchange.
 pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, String> {
     let mut loaded = HostKeys {
         offered: Vec::new(),
@@ -90,7 +90,8 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
         }
     }
     loaded.offered.retain(|key| !key.algorithms.is_empty());
-    if loaded.offered.is_empty() {
+    // A key exchange by GSS-API needs none.
+    if loaded.offered.is_empty() && !options.authentication.gssapi_key_exchange {
         return Err("no hostkeys available -- exiting.".to_owned());
     }
     Ok(loaded)

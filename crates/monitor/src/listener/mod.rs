@@ -8,6 +8,7 @@ mod block;
 mod confinement;
 mod daemon;
 mod early_banner;
+mod gss_probe;
 mod hostkeys;
 mod inetd;
 mod launch;
@@ -144,7 +145,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     }
     sys::io::ensure_stdio().map_err(text_of)?;
     let source = ConfigOrigin::of(&args)?;
-    let config = source.load()?;
+    let mut config = source.load()?;
     let options = config.global();
     sockets::check(&options.connection).map_err(ListenerFailure::Configuration)?;
     let shape_level = launch::log_override(args.debug, args.quiet);
@@ -197,6 +198,12 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
         },
         greet: (args.mode == ListenerMode::Serve).then_some(greet),
     };
+    let ids = shape
+        .confinement
+        .as_ref()
+        .map(|confinement| confinement.ids);
+    gss_probe::probe(&mut config, ids, &startup);
+    let options = config.global();
     if let Some(text) = launch::without_privilege(&options.authentication) {
         log.verbose(text);
     }
@@ -379,7 +386,9 @@ impl Reloader<'_> {
     }
 
     fn candidate(&self) -> Result<NewConfiguration, String> {
-        let config = self.source.load().map_err(|error| error.to_string())?;
+        let mut config = self.source.load().map_err(|error| error.to_string())?;
+        let confinement = self.shape.confinement.as_ref();
+        gss_probe::probe(&mut config, confinement.map(|each| each.ids), self.log);
         let options = config.global();
         sockets::check(&options.connection)?;
         let host_keys = hostkeys::load(&options, self.log)?;

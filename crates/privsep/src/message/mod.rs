@@ -125,6 +125,8 @@ messages! {
     14 GssapiStart Auth;
     15 GssapiToken Auth;
     16 GssapiMic Auth;
+    17 GssExchange AuthOrSession;
+    18 GssapiKeyex Auth;
     20 HostkeysProve Session;
     21 PtyAllocate Session;
     22 PtyRelease Session;
@@ -140,6 +142,7 @@ messages! {
     71 AuthConnection Monitor;
     72 GssapiReady Monitor;
     73 GssapiErrorToken Monitor;
+    74 GssOutcome Monitor;
     80 SessionGrant Monitor;
     81 HostkeysProof Monitor;
     82 PtyGranted Monitor;
@@ -204,6 +207,8 @@ to_monitor!(
     GssapiStart,
     GssapiToken,
     GssapiMic,
+    GssExchange,
+    GssapiKeyex,
     Snapshot,
     HostkeysProve,
     PtyAllocate,

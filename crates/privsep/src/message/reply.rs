@@ -190,6 +190,64 @@ record! {
     }
 }
 
+/// Reply to [`crate::GssExchange`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GssOutcome {
+    /// KEXGSS_CONTINUE: the context needs a further token of the client.
+    Continue {
+        /// The token for the client.
+        token: Vec<u8>,
+    },
+    /// KEXGSS_COMPLETE.
+    Complete {
+        /// The last token; empty if there is none.
+        token: Vec<u8>,
+        /// The MIC of the exchange hash.
+        mic: Vec<u8>,
+    },
+    /// KEXGSS_ERROR.
+    Refused {
+        /// The mechanism's error token; empty if there is none.
+        token: Vec<u8>,
+    },
+}
+
+impl Field for GssOutcome {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            0 => Self::Continue {
+                token: Field::read(reader)?,
+            },
+            1 => Self::Complete {
+                token: Field::read(reader)?,
+                mic: Field::read(reader)?,
+            },
+            2 => Self::Refused {
+                token: Field::read(reader)?,
+            },
+            _ => return Err(DecodeError::Malformed("unknown outcome")),
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Continue { token } => {
+                out.put_u8(0);
+                token.write(out);
+            }
+            Self::Complete { token, mic } => {
+                out.put_u8(1);
+                token.write(out);
+                mic.write(out);
+            }
+            Self::Refused { token } => {
+                out.put_u8(2);
+                token.write(out);
+            }
+        }
+    }
+}
+
 record! {
     /// A token that tells the client of a failure; the [`AuthOutcome`] follows.
     GssapiErrorToken {

@@ -182,6 +182,29 @@ record! {
     }
 }
 
+record! {
+    /// The client's token of a key exchange by GSS-API (RFC 4462 §2.1); the reply is [`crate::GssOutcome`]. The first
+    /// one begins an exchange, in which method and hash do not change. The monitor keeps the hash of the first
+    /// complete exchange as the session identifier.
+    GssExchange {
+        /// Negotiated key exchange method, which determines the length of `hash`.
+        kex_algorithm: String,
+        /// Exchange hash H.
+        hash: Vec<u8>,
+        /// The token.
+        token: Vec<u8>,
+    }
+}
+
+record! {
+    /// Method `gssapi-keyex` (RFC 4462 §4); the reply is [`crate::AuthOutcome`]. The monitor builds the data that the
+    /// MIC covers itself, from its own session identifier, user and service.
+    GssapiKeyex {
+        /// The MIC in the context of the first key exchange.
+        mic: Vec<u8>,
+    }
+}
+
 /// The state of the live connection as opaque bytes: the last message of the auth process, sent
 /// after [`crate::AuthOutcome::Success`]. The auth process then exits. The monitor forwards the bytes to
 /// the session process without decoding them.

@@ -166,10 +166,17 @@ impl Connection {
         self.session().map(|session| &session.id[..])
     }
 
-    /// Blob of the server's host key; `None` before the first key exchange is complete.
+    /// Blob of the server's host key; `None` before the first key exchange is complete, and if that was by GSS-API.
     #[must_use]
     pub fn host_key(&self) -> Option<&[u8]> {
-        self.session().map(|session| &session.host_key[..])
+        let session = self.session().filter(|session| !session.is_by_gss());
+        session.map(|session| &session.host_key[..])
+    }
+
+    /// True if the first key exchange was by GSS-API: no host key was proven.
+    #[must_use]
+    pub fn is_by_gss(&self) -> bool {
+        self.session().is_some_and(TransportSession::is_by_gss)
     }
 
     /// Client: the host key's signature over the session identifier, which binds a connection to an

@@ -36,6 +36,47 @@ impl Connection {
         self.transport.provide_group(group)
     }
 
+    /// Client: sends the token for [`crate::Event::GssToken`]. `is_established` is true if the context needs no
+    /// further token of the server.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] for an empty token: the server waits for one. [`Error::Misuse`] if no token was
+    /// asked for.
+    pub fn provide_gss_token(&mut self, token: &[u8], is_established: bool) -> Result<(), Error> {
+        self.transport.provide_gss_token(token, is_established)
+    }
+
+    /// Client: the MIC of [`crate::Event::GssComplete`] is valid.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no MIC awaits a decision.
+    pub fn accept_gss(&mut self) -> Result<(), Error> {
+        self.transport.accept_gss()
+    }
+
+    /// Server: answers the token of [`crate::Event::GssAccept`], and awaits the next one.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no token awaits an answer.
+    pub fn continue_gss(&mut self, token: &[u8]) -> Result<(), Error> {
+        self.transport.continue_gss(token)
+    }
+
+    /// Server: completes the exchange of [`crate::Event::GssAccept`] with the last token, which may be empty, and the
+    /// MIC of the exchange hash.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no token awaits an answer.
+    pub fn complete_gss(&mut self, token: &[u8], mic: &[u8]) -> Result<(), Error> {
+        self.transport.complete_gss(token, mic)
+    }
+
+    /// Server: refuses the token of [`crate::Event::GssAccept`], with the mechanism's error token unless it is empty.
+    /// The returned error ends the connection.
+    pub fn refuse_gss(&mut self, token: &[u8]) -> Error {
+        self.transport.refuse_gss(token)
+    }
+
     /// Starts a key exchange, unless one is running.
     ///
     /// # Errors

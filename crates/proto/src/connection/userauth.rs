@@ -188,6 +188,26 @@ impl Connection {
         client.gssapi_give_up(transport, error_token)
     }
 
+    /// Data that the MIC of [`Connection::auth_gssapi_keyex`] covers.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on a server, and unless the first key exchange was by GSS-API.
+    pub fn gssapi_keyex_signed_data(&self, user: &[u8]) -> Result<Vec<u8>, Error> {
+        match &self.auth {
+            Auth::Client(_) => ClientAuth::gssapi_keyex_signed_data(&self.transport, user),
+            Auth::Server(_) => Err(Error::Misuse("client command on a server")),
+        }
+    }
+
+    /// Requests login with `gssapi-keyex`, RFC 4462 §4: `mic` is made in the context of the first key exchange.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] outside authentication.
+    pub fn auth_gssapi_keyex(&mut self, user: &[u8], mic: &[u8]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.gssapi_keyex(transport, user, mic)
+    }
+
     /// Requests login with keyboard-interactive, RFC 4256 §3.1.
     ///
     /// # Errors

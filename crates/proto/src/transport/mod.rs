@@ -56,8 +56,8 @@ const IGNORED_BUDGET: u32 = 1024;
 ///    result of each job, in the order of the jobs. It returns payloads of the layers above.
 /// 3. Commands: [`Transport::send_message`] and the other `send_*` queue messages of the layers
 ///    above; they wait here while an exchange of ours is running. `accept_host_key`,
-///    `provide_group` and `provide_host_signature` answer the event with the same subject, and no
-///    input is accepted before.
+///    `provide_group`, `provide_host_signature` and those with `gss` answer the event with the same
+///    subject, and no input is accepted before.
 /// 4. Output: [`Transport::poll_output`] until it returns `None`, and [`Outbound::poll_compress`]
 ///    with [`Outbound::handle_compressed`]. Input, commands and timeouts may all make output.
 /// 5. Time: the owner sets [`Transport::now`] before it calls anything that depends on it, and calls
@@ -451,6 +451,30 @@ impl Transport {
 
     pub(crate) fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
         self.exchanging().provide_host_signature(signature)
+    }
+
+    pub(crate) fn provide_gss_token(
+        &mut self,
+        token: &[u8],
+        is_established: bool,
+    ) -> Result<(), Error> {
+        self.exchanging().provide_gss_token(token, is_established)
+    }
+
+    pub(crate) fn accept_gss(&mut self) -> Result<(), Error> {
+        self.exchanging().accept_gss()
+    }
+
+    pub(crate) fn continue_gss(&mut self, token: &[u8]) -> Result<(), Error> {
+        self.exchanging().continue_gss(token)
+    }
+
+    pub(crate) fn complete_gss(&mut self, token: &[u8], mic: &[u8]) -> Result<(), Error> {
+        self.exchanging().complete_gss(token, mic)
+    }
+
+    pub(crate) fn refuse_gss(&mut self, token: &[u8]) -> Error {
+        self.exchanging().refuse_gss(token)
     }
 
     /// Returns true if a key exchange is running.

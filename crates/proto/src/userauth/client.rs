@@ -14,13 +14,15 @@ use wire::message::{
 use wire::{Put, Reader, Rest, names};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{MAX_GSSAPI_TOKENS, MAX_PROMPTS};
+use super::MAX_PROMPTS;
+use crate::limits::MAX_GSSAPI_TOKENS;
 use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
 use wire::userauth::{
-    HostbasedClaim, KERBEROS_MECHANISM, gssapi_signed_data, hostbased_signed_data,
-    publickey_signed_data, put_gssapi_fields, put_hostbased_fields, put_publickey_fields,
+    HostbasedClaim, KERBEROS_MECHANISM, gssapi_keyex_signed_data, gssapi_signed_data,
+    hostbased_signed_data, publickey_signed_data, put_gssapi_fields, put_hostbased_fields,
+    put_publickey_fields,
 };
 
 /// Maximum number of unanswered requests.
@@ -195,7 +197,8 @@ impl ClientAuth {
     fn bound_host_key<'t>(&self, transport: &'t Transport) -> Option<&'t [u8]> {
         let session = transport.exchange.session()?;
         let bound = transport.extensions.hostbound && !self.unbound;
-        bound.then_some(&session.host_key[..])
+        // After a key exchange by GSS-API there is none.
+        (bound && !session.is_by_gss()).then_some(&session.host_key[..])
     }
 
     pub(crate) fn signed_data(
@@ -311,6 +314,29 @@ impl ClientAuth {
         buf.conceal_length(SECRET_STEP_BYTES);
         payload.zeroize();
         transport.send_payload(buf, None)
+    }
+
+    pub(crate) fn gssapi_keyex_signed_data(
+        transport: &Transport,
+        user: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let session = transport.exchange.session();
+        let session = session.filter(|session| session.is_by_gss());
+        let session = session.ok_or(Error::Misuse("no key exchange by GSS-API"))?;
+        let service = names::SERVICE_CONNECTION.as_bytes();
+        Ok(gssapi_keyex_signed_data(&session.id, user, service))
+    }
+
+    pub(crate) fn gssapi_keyex(
+        &mut self,
+        transport: &mut Transport,
+        user: &[u8],
+        mic: &[u8],
+    ) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        fields.put_string(names::METHOD_GSSAPI_KEYEX.as_bytes());
+        fields.put_string(mic);
+        self.request(transport, user, PendingAuth::Signed, &mut fields)
     }
 
     pub(crate) fn gssapi(&mut self, transport: &mut Transport, user: &[u8]) -> Result<(), Error> {

@@ -12,9 +12,8 @@ use wire::userauth::{KERBEROS_MECHANISM, names_kerberos};
 use wire::{NameList, Put, Reader, Rest, names};
 use zeroize::Zeroizing;
 
-use super::{
-    MAX_GSSAPI_TOKEN_BYTES, MAX_GSSAPI_TOKENS, MAX_PROMPTS, MAX_SECRET_BYTES, MAX_USER_BYTES,
-};
+use super::{MAX_MIC_BYTES, MAX_PROMPTS, MAX_SECRET_BYTES, MAX_USER_BYTES};
+use crate::limits::{MAX_GSSAPI_TOKEN_BYTES, MAX_GSSAPI_TOKENS};
 use crate::permits::NO_ARM;
 use crate::transport::Transport;
 use crate::{AuthMethod, AuthRequest, Error, Event, Prompt};
@@ -93,6 +92,8 @@ impl ServerAuth {
             return Err(Error::PeerMisbehaved("authentication request too long"));
         }
         let mut query = None;
+        let session = transport.exchange.session();
+        let session = session.ok_or(Error::Bug("login before keys"))?;
         let method = match core::str::from_utf8(request.method).unwrap_or_default() {
             names::METHOD_NONE => {
                 Reader::new(request.method_fields.0).finish()?;
@@ -100,12 +101,15 @@ impl ServerAuth {
             }
             names::METHOD_PASSWORD => password(request.method_fields.0)?,
             names::METHOD_PUBLICKEY => publickey(request.method_fields.0, None, &mut query)?,
-            names::METHOD_PUBLICKEY_HOSTBOUND => {
-                let session = transport
-                    .exchange
-                    .session()
-                    .ok_or(Error::Bug("login before keys"))?;
+            // Each needs the kind of key exchange that was: with a host key, or by GSS-API.
+            names::METHOD_PUBLICKEY_HOSTBOUND if !session.is_by_gss() => {
                 publickey(request.method_fields.0, Some(&session.host_key), &mut query)?
+            }
+            names::METHOD_GSSAPI_KEYEX if session.is_by_gss() => {
+                let mut reader = Reader::new(request.method_fields.0);
+                let mic = reader.string_max(MAX_MIC_BYTES)?.to_vec();
+                reader.finish()?;
+                AuthMethod::GssapiKeyex { mic }
             }
             names::METHOD_HOSTBASED => hostbased(request.method_fields.0)?,
             names::METHOD_GSSAPI_WITH_MIC => {

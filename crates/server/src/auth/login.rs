@@ -6,9 +6,9 @@
 
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
-    GssapiErrorToken, GssapiMic, GssapiReady, GssapiStart, GssapiToken, HostbasedVerify,
-    KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret,
-    SignExchangeHash, Signature, User, UserPolicy,
+    GssapiErrorToken, GssapiKeyex, GssapiMic, GssapiReady, GssapiStart, GssapiToken,
+    HostbasedVerify, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify,
+    Message, Secret, SignExchangeHash, Signature, User, UserPolicy,
 };
 use proto::{AuthMethod, AuthRequest, Connection, Event, Prompt};
 use wire::names;
@@ -83,6 +83,15 @@ impl<'a> LoginState<'a> {
                 preferred,
                 max,
             } => self.choose_group(connection, min, preferred, max)?,
+            Event::GssAccept { kex, hash, token } => {
+                transport::accept_token::<AuthEnd>(
+                    self.rpc,
+                    connection,
+                    kex,
+                    hash.as_ref(),
+                    token,
+                )?;
+            }
             Event::AuthRequest(request) => return self.authenticate(connection, request),
             Event::Version => {
                 let version = connection.peer_version().unwrap_or_default();
@@ -255,6 +264,7 @@ impl<'a> LoginState<'a> {
             AuthMethod::GssapiWithMic { .. } => self.exchange(connection, &GssapiStart {}),
             AuthMethod::GssapiToken { token } => self.exchange(connection, &GssapiToken { token }),
             AuthMethod::GssapiMic { mic } => self.exchange(connection, &GssapiMic { mic }),
+            AuthMethod::GssapiKeyex { mic } => self.judge(connection, &GssapiKeyex { mic }),
             AuthMethod::KeyboardInteractive { submethods } => self.prompt_or_judge(
                 connection,
                 &KbdintStart {

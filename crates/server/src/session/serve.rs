@@ -360,6 +360,10 @@ impl<'a> Serve<'a> {
                 preferred,
                 max,
             } => self.choose_group(min, preferred, max),
+            Event::GssAccept { kex, hash, token } => {
+                let (rpc, connection) = (&self.context.rpc, self.driver.connection());
+                transport::accept_token(rpc, connection, kex, hash.as_ref(), token)
+            }
             Event::HostKeysProve { keys } => self.prove_host_keys(&keys),
             Event::NoMoreSessions => {
                 self.no_more_sessions = true;

@@ -210,6 +210,39 @@ messages! {
         /// Signature blob over the exchange hash.
         signature: &'a [u8],
     }
+    /// SSH_MSG_KEXGSS_INIT (RFC 4462 §2.1, RFC 8732 §5).
+    KexGssInit<'a> = 30 {
+        /// The first token of GSS_Init_sec_context.
+        token: &'a [u8],
+        /// e or Q_C: the content of an mpint or string.
+        public: &'a [u8],
+    }
+    /// SSH_MSG_KEXGSS_CONTINUE (RFC 4462 §2.1): a further token of either side.
+    KexGssContinue<'a> = 31 { /** The token. */ token: &'a [u8] }
+    /// SSH_MSG_KEXGSS_COMPLETE (RFC 4462 §2.1). A string with the last token follows if `has_token`.
+    KexGssComplete<'a> = 32 {
+        /// f or Q_S: the content of an mpint or string.
+        public: &'a [u8],
+        /// The MIC of the exchange hash.
+        mic: &'a [u8],
+        /// Whether a token follows.
+        has_token: bool,
+        /// The token as a string; empty without one.
+        token: Rest<'a>,
+    }
+    /// SSH_MSG_KEXGSS_HOSTKEY (RFC 4462 §2.1): the server's host key, which enters the exchange hash.
+    KexGssHostKey<'a> = 33 { /** K_S, the host key blob. */ host_key: &'a [u8] }
+    /// SSH_MSG_KEXGSS_ERROR (RFC 4462 §2.1).
+    KexGssError<'a> = 34 {
+        /// GSS-API's major status.
+        major: u32,
+        /// The mechanism's status.
+        minor: u32,
+        /// Human-readable text; may contain arbitrary bytes.
+        text: &'a [u8],
+        /// RFC 3066 language tag.
+        language: &'a [u8],
+    }
     /// SSH_MSG_USERAUTH_REQUEST (RFC 4252 §5). `method_fields` depends on `method`.
     UserauthRequest<'a> = 50 {
         /// User name; UTF-8 by RFC 4252, but not checked.

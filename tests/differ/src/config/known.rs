@@ -53,8 +53,9 @@ const COMPRESSION_LEVEL: Why = Said("`CompressionLevel` is read (1 to 9); OpenSS
 const CNAMES: Why = Said(
     "An unknown host name is not an error of `ssh -G` with CanonicalizePermittedCNAMEs; OpenSSH exits with 255.",
 );
-const NO_GSSAPI: Why =
-    Said("Values of the Kerberos keywords and of those of GSS-API key exchanges");
+const NO_GSSAPI: Why = Said("Values of the Kerberos keywords are not checked");
+const GSSAPI_KEX: Why =
+    Said("without those of SHA-1, which GSSAPIKexAlgorithms may name beside others");
 const NO_HOST_KEY: Why = Said("`sshd -T` fails if no host key fits HostKeyAlgorithms");
 const NAMELESS: Why =
     Said("`SetEnv` without a name (`=b`) and `TunnelDevice` above 65535 are refused");
@@ -221,11 +222,8 @@ pub(crate) const LISTED: &[Listed] = &[
         COMPRESSION_LEVEL,
     ),
     client("takes", "canonicalizepermittedcnames *", CNAMES),
-    client("takes", "gssapike*", NO_GSSAPI),
-    client("takes", "gssapitrustdns*", NO_GSSAPI),
-    client("takes", "gssapirenewalforcesrekey*", NO_GSSAPI),
-    server("takes", "gssapike*", NO_GSSAPI),
-    server("takes", "gssapistorecredentialsonrekey*", NO_GSSAPI),
+    any("refuses", "gssapikexalgorithms *", GSSAPI_KEX),
+    any("prints gssapikexalgorithms", "*", GSSAPI_KEX),
     server("takes", "kerberos*", NO_GSSAPI),
     any("refuses", "*setenv *=*", NAMELESS),
     any("refuses", "*setenv=*", NAMELESS),

@@ -48,6 +48,9 @@ impl Exchanging<'_> {
             return Ok(ClientStep::Group);
         }
         let half = self.take_half(kex)?;
+        if kex.is_gss() {
+            return Ok(self.begin_gss(half));
+        }
         self.send_init(&half)?;
         Ok(ClientStep::Reply { half, group: None })
     }
@@ -80,6 +83,7 @@ impl Exchanging<'_> {
                 };
                 self.prove(terms, &reply, &values, &secret)
             }
+            (ClientStep::Gss(gss), _) => self.handle_gss_as_client(terms, gss, payload),
             _ => Err(Error::NotPermitted { message: number }),
         }
     }
@@ -95,6 +99,7 @@ impl Exchanging<'_> {
     ) -> Result<(), Error> {
         let secret = encode_secret(secret);
         let agreement = terms.agreement;
+        let algorithm = agreement.signed_host_key()?;
         let hash = exchange_hash(
             agreement.kex.hash(),
             &self.transcript(&terms, reply.host_key),
@@ -102,7 +107,7 @@ impl Exchanging<'_> {
             &secret,
         );
         host_key::verify(
-            agreement.host_key,
+            algorithm,
             reply.host_key,
             hash.as_ref(),
             reply.signature,
@@ -120,7 +125,7 @@ impl Exchanging<'_> {
             Some(_) => Err(Error::PeerMisbehaved("the host key changed at a rekey")),
             None => {
                 self.events.push_back(Event::HostKey {
-                    algorithm: agreement.host_key.name(),
+                    algorithm: algorithm.name(),
                     key: outcome.host_key.clone(),
                 });
                 self.exchange.state = Kex::Running {

@@ -1,8 +1,8 @@
-//! Key exchange as a state machine: RFC 4253 §7–8, RFC 4419, RFC 5656, RFC 8731 and the hybrids.
+//! Key exchange as a state machine: RFC 4253 §7–8, RFC 4419, RFC 4462 §2, RFC 5656, RFC 8731, RFC 8732 and the hybrids.
 //!
 //! [`Exchange`] owns everything that begins with a KEXINIT: what we offer, the running exchange, its
 //! results, and when the next one is due. `state` has the states, `negotiate` the KEXINITs, `client`
-//! and `server` the messages of the methods, `derive` hashes and keys, `newkeys` the switch of keys
+//! and `server` the messages of the methods, `gss` those of GSS-API, `derive` hashes and keys, `newkeys` the switch of keys
 //! and `rekey` the limits.
 //!
 //! Each message takes the state and sets the next one. In between, and after an error, it is
@@ -27,6 +27,7 @@ use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
 mod client;
 mod derive;
+mod gss;
 mod host_key;
 mod negotiate;
 mod newkeys;
@@ -46,13 +47,21 @@ use state::{Half, Kex, KexStep, KexTerms, ServerStep};
 pub(crate) struct TransportSession {
     /// Session identifier: the exchange hash H of the first exchange.
     pub(crate) id: Vec<u8>,
-    /// The server's key, proven in the first exchange and required in each later one.
+    /// The server's key, proven in the first exchange and required in each later one; empty after a first
+    /// exchange by GSS-API.
     pub(crate) host_key: Vec<u8>,
     /// Client: the server's signature over `id`; empty on a server.
     pub(crate) host_signature: Vec<u8>,
     pub(crate) strict_kex: bool,
     pub(crate) peer_wants_ext_info: bool,
     pub(crate) agreement: Agreement,
+}
+
+impl TransportSession {
+    /// True if the first exchange was by GSS-API.
+    pub(crate) fn is_by_gss(&self) -> bool {
+        self.host_key.is_empty()
+    }
 }
 
 /// What the KEXINITs of the first exchange revealed, for the owner.
@@ -236,6 +245,10 @@ impl Exchanging<'_> {
             None => None,
         };
         let cookie = self.exchange.cookie.take();
+        if let Some(session) = &self.exchange.session {
+            let by_gss = session.is_by_gss();
+            self.exchange.offer.narrow_for_rekeys(self.role, by_gss);
+        }
         let before = self
             .exchange
             .session
@@ -282,7 +295,7 @@ impl Exchanging<'_> {
                 && self.versions.peer_quirks().accepts_rekey_guess)
                 .then_some(session.agreement.kex),
         };
-        kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange)
+        kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange && !kex.is_gss())
     }
 
     /// Our key pair for an exchange: the one created in advance, if it matches, or a new one.
@@ -372,6 +385,7 @@ impl Exchanging<'_> {
         let step = match self.role {
             Role::Client => KexStep::Client(self.begin_as_client(agreement.kex, guess)?),
             Role::Server => KexStep::Server(match agreement.kex.family() {
+                _ if agreement.kex.is_gss() => ServerStep::GssInit,
                 KexFamily::DhGroupExchange => ServerStep::GexRequest,
                 _ => ServerStep::Init(None),
             }),

@@ -17,7 +17,8 @@ use crate::{DirectionAlgorithms, Error, Negotiated, Role};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreement {
     pub(crate) kex: KexAlgorithm,
-    pub(crate) host_key: SignatureAlgorithm,
+    /// `None` for `null`, which only a method by GSS-API goes with.
+    pub(crate) host_key: Option<SignatureAlgorithm>,
     pub(crate) c2s: DirectionSuite,
     pub(crate) s2c: DirectionSuite,
 }
@@ -62,8 +63,9 @@ pub(crate) fn proposal(
     };
     let kex = in_front(&offer.kex, before.map(|before| before.kex));
     let kex = join(kex.map(|each| each.name()).chain(markers.iter().copied()));
-    let host_key = in_front(&offer.host_key, before.map(|before| before.host_key));
-    let host_key = join(host_key.map(|each| each.name()));
+    let host_key = in_front(&offer.host_key, before.and_then(|before| before.host_key));
+    let null = offer.null_host_key.then_some(names::HOST_KEY_NULL);
+    let host_key = join(host_key.map(|each| each.name()).chain(null));
     let ciphers = join(offer.ciphers.iter().map(|each| each.name()));
     let macs = join(offer.macs.iter().map(|each| each.name()));
     let compression = join(offer.compression.iter().map(|each| each.name()));
@@ -184,11 +186,11 @@ pub(crate) fn agree(
         offer.kex.iter().copied().find(|each| each.name() == name)
     })?;
     let host_key = choice.of("host key type", client.host_key, server.host_key, |name| {
-        offer
-            .host_key
-            .iter()
-            .copied()
-            .find(|each| each.name() == name)
+        if name == names::HOST_KEY_NULL {
+            return (offer.null_host_key && kex.is_gss()).then_some(None);
+        }
+        let mut known = offer.host_key.iter().copied();
+        known.find(|each| each.name() == name).map(Some)
     })?;
     let c2s = choice.direction(
         offer,
@@ -213,7 +215,7 @@ pub(crate) fn agree(
         ext_info: meant || theirs.kex.contains(ext_info),
         same_first,
         server_names_it_first: server.kex.first() == Some(kex.name())
-            && server.host_key.first() == Some(host_key.name()),
+            && server.host_key.first() == Some(name_of(host_key)),
         wrong_guess_follows: theirs.first_kex_packet_follows && !same_first,
     };
     Ok((
@@ -312,12 +314,30 @@ impl DirectionSuite {
     }
 }
 
+fn name_of(host_key: Option<SignatureAlgorithm>) -> &'static str {
+    host_key.map_or(names::HOST_KEY_NULL, SignatureAlgorithm::name)
+}
+
 impl Agreement {
+    /// The name of the host key algorithm.
+    pub(crate) fn host_key_name(&self) -> &'static str {
+        name_of(self.host_key)
+    }
+
+    /// The algorithm of the host key's signature.
+    ///
+    /// # Errors
+    /// [`Error::Bug`] for `null`, which is agreed on only with a method that needs no signature.
+    pub(crate) fn signed_host_key(&self) -> Result<SignatureAlgorithm, Error> {
+        self.host_key
+            .ok_or(Error::Bug("a signature without a host key"))
+    }
+
     /// Converts to names.
     pub(crate) fn public(&self, strict_kex: bool) -> Negotiated {
         Negotiated {
             kex: self.kex.name(),
-            host_key: self.host_key.name(),
+            host_key: self.host_key_name(),
             client_to_server: self.c2s.public(),
             server_to_client: self.s2c.public(),
             strict_kex,

@@ -49,6 +49,8 @@ impl Exchanging<'_> {
                 };
                 self.request_signature(terms, &values, &secret)
             }
+            (ServerStep::GssInit, _) => self.handle_gss_init(terms, payload),
+            (ServerStep::Gss(gss), _) => self.handle_gss_continue(terms, gss, payload),
             _ => Err(Error::NotPermitted { message: number }),
         }
     }
@@ -103,7 +105,7 @@ impl Exchanging<'_> {
         secret: &SharedSecret,
     ) -> Result<(), Error> {
         let agreement = terms.agreement;
-        let name = agreement.host_key.name();
+        let name = agreement.signed_host_key()?.name();
         let key = self
             .exchange
             .host_keys

@@ -85,6 +85,10 @@ pub(super) enum ClientStep {
     },
     /// Awaits the owner's decision about the host key.
     Decision(KexOutcome),
+    /// GSS-API: awaits a token of the owner or a message of the server.
+    Gss(Box<GssClient>),
+    /// GSS-API: awaits the owner's verification of the MIC.
+    GssProof(Box<KexOutcome>),
 }
 
 pub(super) enum ServerStep {
@@ -99,6 +103,54 @@ pub(super) enum ServerStep {
         outcome: KexOutcome,
         public: Vec<u8>,
     },
+    /// Awaits KEXGSS_INIT.
+    GssInit,
+    /// GSS-API: awaits the owner's answer or the client's token.
+    Gss(Box<GssServer>),
+}
+
+/// GSS-API: the client's state of an exchange.
+pub(super) struct GssClient {
+    pub(super) half: Box<Half>,
+    /// The content of HOSTKEY.
+    pub(super) host_key: Option<Vec<u8>>,
+    /// Number of the server's tokens.
+    pub(super) tokens: u32,
+    pub(super) turn: ClientTurn,
+}
+
+/// Whose turn it is.
+pub(super) enum ClientTurn {
+    /// The owner's: our first token.
+    First,
+    /// The server's; true if our context is established.
+    Server(bool),
+    /// The owner's: the answer to a token.
+    Answer,
+}
+
+impl GssClient {
+    pub(super) fn new(half: Box<Half>) -> Box<Self> {
+        Box::new(Self {
+            half,
+            host_key: None,
+            tokens: 0,
+            turn: ClientTurn::First,
+        })
+    }
+
+    pub(super) fn waits_for_owner(&self) -> bool {
+        !matches!(self.turn, ClientTurn::Server(_))
+    }
+}
+
+/// GSS-API: the server's state of an exchange after INIT.
+pub(super) struct GssServer {
+    pub(super) public: Vec<u8>,
+    pub(super) outcome: KexOutcome,
+    /// Number of the client's tokens.
+    pub(super) tokens: u32,
+    pub(super) waits_for_owner: bool,
 }
 
 /// Results of an exchange.
@@ -165,11 +217,15 @@ impl Kex {
         let Self::Running { step, .. } = self else {
             return false;
         };
-        matches!(
-            step,
-            KexStep::Client(ClientStep::Decision(_))
-                | KexStep::Server(ServerStep::GroupChoice(_) | ServerStep::Signature { .. })
-        )
+        match step {
+            KexStep::Client(ClientStep::Gss(gss)) => gss.waits_for_owner(),
+            KexStep::Server(ServerStep::Gss(gss)) => gss.waits_for_owner,
+            _ => matches!(
+                step,
+                KexStep::Client(ClientStep::Decision(_) | ClientStep::GssProof(_))
+                    | KexStep::Server(ServerStep::GroupChoice(_) | ServerStep::Signature { .. })
+            ),
+        }
     }
 
     /// The phase for permissions, if the exchange determines it; `first` before the end of the first
