@@ -74,6 +74,18 @@ pub fn gss_key_exchanges(listed: &[String]) -> Vec<String> {
     listed.iter().map(full).collect()
 }
 
+/// The key exchange methods of a server in the order of preference: as in the distributions' OpenSSH, first those of
+/// GSSAPIKexAlgorithms (`by_gss`) if GSSAPIKeyExchange is on, then `others`.
+#[must_use]
+pub fn key_exchanges(is_on: bool, by_gss: &[String], others: &[String]) -> Vec<String> {
+    let mut names = match is_on {
+        true => gss_key_exchanges(by_gss),
+        false => Vec::new(),
+    };
+    names.extend_from_slice(others);
+    names
+}
+
 /// The side whose defaults apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

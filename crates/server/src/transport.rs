@@ -3,6 +3,7 @@
 
 use core::mem::take;
 
+use config::algorithms::key_exchanges;
 use config::server::ServerOptions;
 use config::types::Compression;
 use crypto::kex::{DhGroup, DhPolicy, Primality};
@@ -27,7 +28,11 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
     let limit = options.algorithms.rekey_limit;
     let alive_seconds = u64::from(options.connection.client_alive_interval_s);
     TransportConfig {
-        kex: options.key_exchanges(),
+        kex: key_exchanges(
+            options.authentication.gssapi_key_exchange,
+            &options.algorithms.gssapi_kex_algorithms,
+            &options.algorithms.kex_algorithms,
+        ),
         host_key_algorithms: take(&mut options.algorithms.host_key_algorithms),
         ciphers: take(&mut options.algorithms.ciphers),
         macs: take(&mut options.algorithms.macs),

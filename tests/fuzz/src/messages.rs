@@ -328,6 +328,7 @@ each_message!(
     AuthConnection,
     GssapiReady,
     GssapiErrorToken,
+    GssOutcome,
     SessionGrant,
     HostkeysProof,
     PtyGranted,

@@ -170,18 +170,6 @@ impl LoggingOptions {
 }
 
 impl ServerOptions {
-    /// The key exchange methods in the order of preference: as in the distributions' OpenSSH, those of
-    /// GSSAPIKeyExchange first.
-    pub fn key_exchanges(&self) -> Vec<String> {
-        let algorithms = &self.algorithms;
-        let by_gss = match self.authentication.gssapi_key_exchange {
-            true => crate::algorithms::gss_key_exchanges(&algorithms.gssapi_kex_algorithms),
-            false => Vec::new(),
-        };
-        let others = algorithms.kex_algorithms.iter().cloned();
-        by_gss.into_iter().chain(others).collect()
-    }
-
     /// Why SftpRoot does not confine a session with the forced command `forced`; `None` if it does,
     /// or if SftpRoot is not set.
     pub fn sftp_root_gap(&self, forced: Option<&str>) -> Option<&'static str> {

@@ -36,6 +36,7 @@ use std::time::Duration;
 
 pub(crate) use accounts::Account;
 pub(crate) use chains::ChainMethod;
+use config::algorithms::key_exchanges;
 use config::server::{LimitOptions, LoggingOptions, ServerOptions};
 use privsep::roles::{self, ConnectionNews};
 use privsep::{AuthConnection, LoginPhase, MonitorStart};
@@ -252,7 +253,11 @@ fn log_in<'log>(
         core::mem::take(&mut inherited.private_keys),
         core::mem::take(&mut inherited.start.host_key_agent),
         options.host_keys.security_key_provider.clone(),
-        options.key_exchanges(),
+        key_exchanges(
+            options.authentication.gssapi_key_exchange,
+            &options.algorithms.gssapi_kex_algorithms,
+            &options.algorithms.kex_algorithms,
+        ),
         sys::time::monotonic_ms(),
     );
     let ahead = if options.authentication.use_pam {
