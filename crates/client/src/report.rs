@@ -13,6 +13,11 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     if !first {
         debug1!("keys were exchanged again");
     }
+    if let Some(group) = negotiated.group_exchange {
+        let (min, preferred, max) = group.requested;
+        debug1!("SSH2_MSG_KEX_DH_GEX_REQUEST({min}<{preferred}<{max}) sent");
+        debug2!("bits set: {}/{}", group.bits_set, group.bits);
+    }
     // Scripts count key exchanges by these two lines of OpenSSH's -v.
     debug1!("SSH2_MSG_NEWKEYS sent");
     debug1!("SSH2_MSG_NEWKEYS received");

@@ -19,7 +19,7 @@ pub struct Destination {
 /// must not reach a shell or a log.
 pub fn parse(text: &str) -> Option<Destination> {
     if let Some(rest) = strip_scheme(text) {
-        return parse_uri(rest);
+        return parse_checked_uri(rest);
     }
     let (user, host) = match text.rsplit_once('@') {
         Some((user, host)) => (Some(user.to_owned()), host),
@@ -28,13 +28,16 @@ pub fn parse(text: &str) -> Option<Destination> {
     checked(user, host, None)
 }
 
-/// True if `text` may be the value of `ProxyJump` and of `-J`.
+/// True if `text` may be the value of `-J`, and of `ProxyJump` on a command line: no name may have
+/// characters that must not reach a shell.
 pub fn is_jump_list(text: &str) -> bool {
-    parse_jumps(text).is_some()
+    parse_jumps(text).is_some_and(|jumps| jumps.has_safe_names())
 }
 
 /// Parses the value of `ProxyJump`: hops separated by commas, or `none` for no hops; `None` if a hop
-/// is malformed. As in OpenSSH (`parse_jump`), quotes have no meaning, and `#` ends the hops anywhere.
+/// is malformed. As in OpenSSH (`parse_jump`), quotes have no meaning, `#` ends the hops anywhere, and
+/// a file may name what a command line may not. A connection by such a name is refused
+/// ([`is_safe_hop`]).
 pub(crate) fn parse_jumps(text: &str) -> Option<JumpTemplates> {
     let text = text.split('#').next().unwrap_or_default().trim_end();
     if text.eq_ignore_ascii_case("none") {
@@ -56,12 +59,27 @@ pub(crate) fn is_safe_hop(hop: &JumpHost, is_last: bool) -> bool {
     checked(hop.user.clone(), &hop.host, hop.port).is_some() && (is_last || !splits)
 }
 
-/// Parses one hop of `ProxyJump`: `[user@]host[:port]` or a URI.
+impl JumpTemplates {
+    /// True if no name has characters that must not reach a shell.
+    pub(crate) fn has_safe_names(&self) -> bool {
+        let is_safe = |hop: &JumpHost| checked(hop.user.clone(), &hop.host, hop.port).is_some();
+        self.hops.iter().all(is_safe)
+    }
+}
+
+/// Parses one hop of `ProxyJump`: `[user@]host[:port]` or a URI. Its names are those of a file.
 fn parse_hop(text: &str) -> Option<JumpHost> {
     let destination = match strip_scheme(text) {
         Some(rest) => parse_uri(rest)?,
         None => parse_with_port(text, false)?,
     };
+    let readable = |name: &str| {
+        !name.starts_with('-') && !name.chars().any(|c| c.is_control() || "'\"".contains(c))
+    };
+    let is_host = readable(&destination.host) && !destination.host.contains(char::is_whitespace);
+    if !is_host || !destination.user.as_deref().is_none_or(readable) {
+        return None;
+    }
     Some(JumpHost {
         user: destination.user,
         host: destination.host,
@@ -83,6 +101,12 @@ fn parse_uri(rest: &str) -> Option<Destination> {
     parse_with_port(authority, true)
 }
 
+fn parse_checked_uri(rest: &str) -> Option<Destination> {
+    let Destination { user, host, port } = parse_uri(rest)?;
+    checked(user, &host, port)
+}
+
+/// Parses user, host and port; which characters names may have is the caller's to check.
 fn parse_with_port(text: &str, uri: bool) -> Option<Destination> {
     let (user, place) = match text.rsplit_once('@') {
         Some((user, place)) => (Some(user), place),
@@ -105,7 +129,11 @@ fn parse_with_port(text: &str, uri: bool) -> Option<Destination> {
         None => None,
         Some(port) => Some(units::parse_port(port)?),
     };
-    checked(user, host, port)
+    if host.is_empty() || user.as_deref().is_some_and(str::is_empty) {
+        return None;
+    }
+    let host = host.to_owned();
+    Some(Destination { user, host, port })
 }
 
 fn checked(user: Option<String>, host: &str, port: Option<u16>) -> Option<Destination> {
@@ -191,11 +219,24 @@ mod tests {
         assert_eq!(hop("h:"), None);
         assert_eq!(hop("::1"), None);
         assert_eq!(hop("u@fe80::1:22"), None);
-        assert_eq!(hop("a$b@h"), None);
-        assert_eq!(hop("a\\b@h"), None);
-        assert_eq!(hop("h,x"), None);
-        assert_eq!(hop("$(x)"), None);
+        assert_eq!(hop("a b@h c"), None);
+        assert_eq!(hop("'a'@h"), None);
+        assert_eq!(hop("h\u{1b}"), None);
         assert_eq!(hop("-h"), None);
         assert_eq!(hop(""), None);
+    }
+
+    /// What a file may name and no command line, as in OpenSSH 10.6. Nothing connects by it.
+    #[test]
+    fn hops_that_a_shell_would_read() {
+        for text in ["a$b@h", "a\\b@h", "$(x)", "u;v@h;i", "`x`", "ssh://u%3Bv@h"] {
+            let hop = parse_hop(text).expect(text);
+            assert!(!is_safe_hop(&hop, true), "{text}");
+            assert!(!is_jump_list(text), "{text}");
+        }
+        for text in ["u@h:22,i", "none", "ssh://u@h", "%r@%h"] {
+            assert!(is_jump_list(text), "{text}");
+        }
+        assert!(!is_jump_list("h,$(x),i"));
     }
 }

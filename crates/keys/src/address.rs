@@ -235,14 +235,16 @@ pub fn match_list(address: Option<&str>, list: &str) -> Result<ListMatch, CidrEr
 }
 
 /// Checks a list of `Match Address` or `Match LocalAddress`, which is matched against addresses
-/// only: each entry must be an address, a network, or a wildcard pattern that the text of an
-/// address can match.
+/// only: an entry is an address, a network, or a wildcard pattern that the text of an address can
+/// match. Returns the entries that are names of hosts, which match no address: OpenSSH accepts
+/// them, and the caller warns of them.
 ///
 /// # Errors
-/// As [`match_list`], and [`CidrError::MatchesNothing`] for an entry that no address can match: its
-/// block would never apply, which is certainly a mistake.
-pub fn check_address_list(list: &str) -> Result<(), CidrError> {
+/// As [`match_list`], and [`CidrError::MatchesNothing`] for another entry that no address can match,
+/// an address or network with a typing error.
+pub fn check_address_list(list: &str) -> Result<Vec<&str>, CidrError> {
     match_list(None, list)?;
+    let mut names = Vec::new();
     for entry in list.split(',') {
         let body = entry.strip_prefix('!').unwrap_or(entry);
         let wild = |byte: u8| matches!(byte, b'*' | b'?');
@@ -250,11 +252,25 @@ pub fn check_address_list(list: &str) -> Result<(), CidrError> {
         let can_match = Cidr::parse(body).is_ok()
             || (body.bytes().any(wild)
                 && body.bytes().all(|byte| wild(byte) || in_addresses(byte)));
-        if !can_match {
+        if can_match {
+            continue;
+        }
+        if !is_host_name(body) {
             return Err(CidrError::MatchesNothing(body.to_owned()));
         }
+        names.push(body);
     }
-    Ok(())
+    Ok(names)
+}
+
+/// True if the entry can only be meant as the name of a host, or as a pattern of names: its last
+/// part has a letter, and no character is one of networks or IPv6 addresses alone.
+fn is_host_name(entry: &str) -> bool {
+    let last = entry.rsplit('.').next().unwrap_or_default();
+    last.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && entry
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.*?".contains(&byte))
 }
 
 /// Checks a list that is also matched against host names: `from=` and the host part of

@@ -220,12 +220,23 @@ fn a_list_of_addresses_holds_nothing_that_no_address_matches() {
         "1?.*",
         "!::1,*",
     ] {
-        assert_eq!(check_address_list(good), Ok(()), "{good}");
+        assert_eq!(check_address_list(good), Ok(Vec::new()), "{good}");
+    }
+    // Names match no address, and the check returns them.
+    for (list, names) in [
+        ("10.0.0.0/8,host.example.com", vec!["host.example.com"]),
+        (
+            "!localhost,*.example.com,::1",
+            vec!["localhost", "*.example.com"],
+        ),
+    ] {
+        assert_eq!(check_address_list(list), Ok(names), "{list}");
     }
     for bad in [
-        "host.example.com",
-        "*.example.com",
         "10.0.0.0/200",
+        "host.example.com/24",
+        "fe80::1::x",
+        "host.example.300",
         "10.0.0.0/x",
         "10.0.0.300",
         "*,!10.0.0.0/x",

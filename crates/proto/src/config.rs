@@ -101,9 +101,9 @@ pub struct TransportConfig {
     /// data that is kept while no consumer takes it. Default: 256 MiB. Below 64 KiB no channel can
     /// be opened.
     pub window_memory_bytes: u64,
-    /// Client: smallest, preferred and largest size for group exchange, bits (RFC 4419 §3). Default:
-    /// 2048, 3072, 8192.
-    pub group_exchange_bits: (u32, u32, u32),
+    /// Client: smallest and largest size for group exchange, bits (RFC 4419 §3). The preferred size is
+    /// as strong as the ciphers and MACs. Default: 2048, 8192.
+    pub group_exchange_bits: (u32, u32),
     /// Client: the guess of the key exchange.
     pub guess: KexGuess,
     /// True for one of thousands of connections of a process: while it is idle it keeps no buffer, not
@@ -196,7 +196,7 @@ impl Default for TransportConfig {
             max_channels: Self::channels_in(WINDOW_MEMORY_BYTES),
             answers_forward_requests: false,
             window_memory_bytes: WINDOW_MEMORY_BYTES,
-            group_exchange_bits: (2048, 3072, 8192),
+            group_exchange_bits: (2048, 8192),
             guess: KexGuess::default(),
             saves_memory: false,
         }

@@ -37,6 +37,19 @@ pub struct Negotiated {
     pub server_to_client: DirectionAlgorithms,
     /// Both sides follow strict KEX.
     pub strict_kex: bool,
+    /// Client: the group exchange, if the method is one.
+    pub group_exchange: Option<GroupExchange>,
+}
+
+/// A client's part in a group exchange (RFC 4419 §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupExchange {
+    /// Smallest, preferred and largest size of the request, bits.
+    pub requested: (u32, u32, u32),
+    /// Size of the server's group, bits.
+    pub bits: usize,
+    /// Number of bits set in the client's public value.
+    pub bits_set: u32,
 }
 
 impl Negotiated {

@@ -37,8 +37,8 @@ pub use config::{KexGuess, OpeningBytes, Role, ServerHostKey, ShortOffer, Transp
 pub use connection::{CompressJob, Compressed, Connection, TransportOutput};
 pub use error::Error;
 pub use event::{
-    AuthMethod, AuthProof, AuthRequest, ChannelId, DirectionAlgorithms, Event, Negotiated, Prompt,
-    Stream,
+    AuthMethod, AuthProof, AuthRequest, ChannelId, DirectionAlgorithms, Event, GroupExchange,
+    Negotiated, Prompt, Stream,
 };
 pub use quirks::{Pipelining, Quirks};
 

@@ -20,6 +20,8 @@ pub struct Quirks {
     /// As a client of files it sends the path of a new symbolic link before the link's target, as the
     /// draft says, unless the server's version line names OpenSSH (PROTOCOL §4.1).
     pub links_by_draft: bool,
+    /// As a server it fails a group exchange whose preferred size exceeds 4096 bits.
+    pub knows_small_groups_only: bool,
     /// How it treats messages that a client sends before the answers to earlier ones.
     pub pipelining: Pipelining,
 }
@@ -53,6 +55,7 @@ const LINKS_BY_DRAFT: Quirks = Quirks {
     answers_keepalives: false,
     accumulates_input: false,
     links_by_draft: true,
+    knows_small_groups_only: false,
     pipelining: Pipelining::Unknown,
 };
 
@@ -63,10 +66,11 @@ const OPENSSH: Quirks = Quirks {
     answers_keepalives: true,
     accumulates_input: false,
     links_by_draft: false,
+    knows_small_groups_only: false,
     pipelining: Pipelining::InOrder,
 };
 
-const TABLE: [QuirksRow; 7] = [
+const TABLE: [QuirksRow; 8] = [
     QuirksRow {
         software: crate::SOFTWARE_NAME,
         quirks: Quirks {
@@ -90,6 +94,7 @@ const TABLE: [QuirksRow; 7] = [
             answers_keepalives: false,
             accumulates_input: false,
             links_by_draft: false,
+            knows_small_groups_only: false,
             pipelining: Pipelining::AfterLogin,
         },
         accumulates_from: None,
@@ -112,6 +117,16 @@ const TABLE: [QuirksRow; 7] = [
     QuirksRow {
         software: "WinSCP_release_",
         quirks: LINKS_BY_DRAFT,
+        accumulates_from: None,
+    },
+    // As OpenSSH knows it (`SSH_BUG_DHGEX_LARGE` of its compat.c).
+    QuirksRow {
+        software: "Cisco-1.",
+        quirks: Quirks {
+            links_by_draft: false,
+            knows_small_groups_only: true,
+            ..LINKS_BY_DRAFT
+        },
         accumulates_from: None,
     },
 ];
@@ -250,6 +265,19 @@ mod tests {
             ("Fulmar_0.1.0", false),
         ] {
             assert_eq!(quirks_of(software).links_by_draft, by_draft, "{software}");
+        }
+    }
+
+    #[test]
+    fn servers_that_know_small_groups_only() {
+        for (software, small) in [
+            ("Cisco-1.25", true),
+            ("Cisco-2.0", false),
+            ("OpenSSH_9.2p1", false),
+        ] {
+            let quirks = quirks_of(software);
+            assert_eq!(quirks.knows_small_groups_only, small, "{software}");
+            assert!(!quirks.links_by_draft, "{software}");
         }
     }
 

@@ -245,17 +245,14 @@ pub fn expand<T: Transport>(
         let asked: &[u8] = if path.is_empty() { b"." } else { &path };
         let attributes = match known(listed) {
             Some(attributes) => Some(attributes),
-            None => match remote.stat(asked) {
-                Ok(attributes) => Some(attributes),
+            // As in OpenSSH, a name that was not listed exists if LSTAT says so.
+            None if literal => match remote.lstat(asked) {
+                Ok(own) if known(Some(own)).is_some() => Some(own),
+                Ok(_) => target_of(remote, asked)?,
                 Err(RemoteError::Engine(error)) => return Err(error),
-                // A link whose target does not exist counts as a match.
-                Err(_) => match remote.lstat(asked) {
-                    Ok(_) => None,
-                    Err(RemoteError::Engine(error)) => return Err(error),
-                    Err(_) if literal => continue,
-                    Err(_) => None,
-                },
+                Err(_) => continue,
             },
+            None => target_of(remote, asked)?,
         };
         matches.push(Match {
             path,
@@ -266,8 +263,21 @@ pub fn expand<T: Transport>(
     Ok(matches)
 }
 
-/// Returns the attributes that STAT would return, if the listing already has them. This saves a
-/// round trip per name.
+/// Returns the attributes as from STAT. `None` for a link whose target does not exist, which counts
+/// as a match.
+fn target_of<T: Transport>(
+    remote: &mut Remote<T>,
+    path: &[u8],
+) -> Result<Option<Attributes>, EngineError> {
+    match remote.stat(path) {
+        Ok(attributes) => Ok(Some(attributes)),
+        Err(RemoteError::Engine(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Returns the attributes that STAT would return, if those of the name itself, from a listing or
+/// LSTAT, are the same. This saves a round trip per name.
 fn known(listed: Option<Attributes>) -> Option<Attributes> {
     listed.filter(|listed| {
         let kind = listed.permissions.unwrap_or(0) & mode::TYPE;

@@ -14,7 +14,7 @@ use sftp::server::Permits;
 use sftp::server::{Serve, Work};
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{DownloadSource, Get, Item as GetItem};
-use transfer::glob;
+use transfer::glob::{self, Match};
 use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put, Target};
 use transfer::remote::Remote;
@@ -207,6 +207,42 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
     fs::remove_file(&to).unwrap();
     assert_eq!(get(true, &from, &to, &Options::default()), 1);
     assert_eq!(fs::read(&to).unwrap(), b"small");
+}
+
+/// As in OpenSSH, whose suite tests it (sftp-perm).
+#[test]
+fn a_name_that_lstat_does_not_confirm_is_not_found() {
+    let place = Place::new("lstat");
+    let (file, link, nowhere) = (
+        place.join("file"),
+        place.join("link"),
+        place.join("nowhere"),
+    );
+    fs::write(&file, b"text").unwrap();
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    std::os::unix::fs::symlink("nothing", &nowhere).unwrap();
+    let found = |name: &Path, is_fulmar: bool, denied: &[&str]| {
+        let permits = Permits::new(false, None::<[&str; 0]>, denied.iter().copied()).unwrap();
+        let mut remote = far_that(true, is_fulmar, permits);
+        let word = name.as_os_str().as_bytes();
+        let mut ahead = DownloadSource::new(word, &Options::default(), 1).unwrap();
+        remote.engine().run(&mut ahead).unwrap();
+        let expanded = glob::expand(&mut remote, word, &mut |_| {}).unwrap();
+        let size = |each: Match| each.attributes.map(|there| there.size);
+        (
+            ahead.found().map(size),
+            expanded.into_iter().map(size).collect::<Vec<_>>(),
+        )
+    };
+    for is_fulmar in [true, false] {
+        for name in [&file, &link] {
+            let there = Some(Some(4));
+            assert_eq!(found(name, is_fulmar, &[]), (Some(there), vec![there]));
+            assert_eq!(found(name, is_fulmar, &["lstat"]), (None, Vec::new()));
+        }
+        // A link that leads nowhere is found, and nothing at its end.
+        assert_eq!(found(&nowhere, is_fulmar, &[]), (None, vec![None]));
+    }
 }
 
 /// With another server, or one that denies the combined request, a file takes no more round trips

@@ -3,7 +3,9 @@
 # and ROOT stays as it is, and processes, ports and mounts are gone when it ends.
 #
 #   enter.sh ROOT PROGRAM TARGET...               the suite's tests, with PROGRAM bound over the place
-#                                                 that our names in ROOT are links to, or `-`
+#                                                 that our names in ROOT are links to, or `-` for
+#                                                 ROOT's OpenSSH; the tests are those of the system
+#                                                 in the directory TESTS_OF, if it is set
 #   enter.sh ROOT --in SOURCES FOLDER COMMAND...  a command in FOLDER, with the folder SOURCES
 set -eu
 root=$1 program=$2
@@ -30,9 +32,21 @@ if [ "$program" = --in ]; then
     exec chroot . sh -c 'cd "$1" && shift && exec "$@"' sh "$@"
 fi
 
+tests=usr/lib/openssh/regress
+TESTS_OF=${TESTS_OF-}
+if [ -n "$TESTS_OF" ]; then
+    cp -a "$TESTS_OF/$tests" ../tests
+    cp -a $tests/password $tests/kbdintpw ../tests/
+    mount --bind ../tests $tests
+fi
+if [ "$program$TESTS_OF" != - ] && ! grep -q PerSourcePenalties $tests/test-exec.sh; then
+    # Tests from before the penalties for sources of failed logins. Later ones turn them off.
+    sed -i 's/^\tSubsystem\tsftp\t/\tPerSourcePenalties\tno\n&/' $tests/test-exec.sh
+fi
+
 # The test of host-based logins sets itself up, except that of old versions, which is skipped.
 hostbased=
-if grep -q setupandrun usr/lib/openssh/regress/hostbased.sh; then hostbased=setupandrun; fi
+if grep -q setupandrun $tests/hostbased.sh; then hostbased=setupandrun; fi
 if [ "$program" != - ]; then
     bin=usr/lib/fulmar/bin
     case " $* " in

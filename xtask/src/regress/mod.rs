@@ -7,6 +7,9 @@
 //! a test fails that is not listed, or if a listed one passes. The suite's own library replaces
 //! security keys.
 //!
+//! With `--by unstable` the OpenSSH of another release runs the tests of the suite instead, those
+//! that are listed if none is named: what it fails, too, is no difference of Fulmar's.
+//!
 //! With `--in` a command runs there instead of the suite, so that Fulmar's other tests run against
 //! that OpenSSH: cargo's variable for a test runner names it (CONTRIBUTING.md).
 
@@ -20,7 +23,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use cases::{Outcome, Test};
+use cases::{By, Outcome, Test};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -36,6 +39,8 @@ const SUITES: [Suite; 2] = [Suite { name: "bookworm" }, Suite { name: "unstable"
 struct Wanted {
     suite: Option<String>,
     mirror: Option<String>,
+    /// The suite whose OpenSSH runs the tests.
+    by: Option<String>,
     list: bool,
     openssh: bool,
     workers: Option<usize>,
@@ -66,6 +71,7 @@ fn wanted(arguments: &[String]) -> Result<Wanted> {
         match argument.as_str() {
             "--suite" => wanted.suite = Some(value()?),
             "--mirror" => wanted.mirror = Some(value()?),
+            "--by" => wanted.by = Some(value()?),
             "--workers" => wanted.workers = Some(value()?.parse().map_err(Error::other)?),
             "--in" => wanted.command = rest.by_ref().cloned().collect(),
             "--list" => wanted.list = true,
@@ -102,14 +108,27 @@ fn of_suites(wanted: &Wanted) -> Result<i32> {
         let root = chroot::ready(suite, &folder, wanted.mirror.as_deref())?;
         return cases::run_in(&root, &sources, &wanted.command);
     }
-    let program = match wanted.list || wanted.openssh {
+    let other = match &wanted.by {
+        None => None,
+        Some(name) => {
+            let suite = SUITES.iter().find(|suite| suite.name == name);
+            let suite = suite.ok_or_else(|| Error::other(format!("--by {name}: no suite")))?;
+            Some(chroot::ready(suite, &folder, wanted.mirror.as_deref())?)
+        }
+    };
+    let built = match wanted.list || wanted.openssh || other.is_some() {
         true => None,
         false => Some(program(&folder)?),
+    };
+    let by = match (&built, &other) {
+        (Some(program), _) => By::Ours(program),
+        (None, Some(root)) => By::Other(root),
+        (None, None) => By::Own,
     };
     let mut right = true;
     for suite in suites {
         let root = chroot::ready(suite, &folder, wanted.mirror.as_deref())?;
-        right &= of_suite(wanted, suite, &folder, &root, program.as_deref())?;
+        right &= of_suite(wanted, suite, &folder, &root, by)?;
     }
     Ok(i32::from(!right))
 }
@@ -162,7 +181,7 @@ fn of_suite(
     suite: &Suite,
     folder: &Path,
     root: &Path,
-    program: Option<&Path>,
+    by: By<'_>,
 ) -> Result<bool> {
     let all = cases::all(root)?;
     let exceptions = exceptions::of(suite.name)?;
@@ -176,7 +195,11 @@ fn of_suite(
     }
     let chosen: Vec<Test> = all
         .into_iter()
-        .filter(|test| wanted.tests.is_empty() || wanted.tests.contains(&test.name))
+        .filter(|test| match (wanted.tests.is_empty(), by) {
+            (true, By::Other(_)) => exceptions.contains_key(test.name.as_str()),
+            (true, _) => true,
+            (false, _) => wanted.tests.contains(&test.name),
+        })
         .collect();
     if chosen.is_empty() {
         return Err(Error::other("there is no such test"));
@@ -190,7 +213,11 @@ fn of_suite(
         }
         return Ok(true);
     }
-    let whose = program.map_or("openssh", |_| "ours");
+    let whose = match by {
+        By::Ours(_) => "ours",
+        By::Own => "openssh",
+        By::Other(_) => "other",
+    };
     let logs = folder.join(format!("{}.{whose}.logs", suite.name));
     std::fs::create_dir_all(&logs)?;
     let workers = wanted
@@ -200,8 +227,8 @@ fn of_suite(
     let results = each(chosen, workers, |test| {
         let started = Instant::now();
         let reason = exceptions.get(test.name.as_str()).copied();
-        let reason = reason.filter(|_| program.is_some());
-        let outcome = cases::run(test, root, program, &logs, reason.is_some());
+        let reason = reason.filter(|_| !matches!(by, By::Own));
+        let outcome = cases::run(test, root, by, &logs, reason.is_some());
         println!("{}", line(test, &outcome, reason, started.elapsed()));
         (outcome, reason.is_some())
     });

@@ -424,6 +424,40 @@ fn a_file_called_none_is_neither_read_nor_written() {
     }
 }
 
+/// As in OpenSSH, whose suite tests it (hostkey-rotate).
+#[test]
+fn a_known_key_goes_if_the_host_has_it_no_more_or_its_type_is_left_out() {
+    let scratch = Scratch::new("gone");
+    let rsa = PrivateKey::generate(keys::KeySpec::Rsa { bits: 2048 }).unwrap();
+    let unknown = "h ssh-later AAAACXNzaC1sYXRlcg==\n";
+    scratch.file(
+        "known_hosts",
+        &format!("{}{}{unknown}", line("h", &key(1)), line("h", &rsa)),
+    );
+    let blob = |key: &PrivateKey| key.public().blob();
+    let (one, two, rsa) = (blob(&key(1)), blob(&key(2)), blob(&rsa));
+    let both = "HostKeyAlgorithms=ssh-ed25519,rsa-sha2-512";
+    for (algorithms, announced, gone) in [
+        (both, vec![&one, &rsa], None),
+        (both, vec![&one], Some(&rsa)),
+        (
+            "HostKeyAlgorithms=ssh-ed25519",
+            vec![&one, &rsa],
+            Some(&rsa),
+        ),
+        ("HostKeyAlgorithms=ssh-ed25519", vec![&two, &rsa], None),
+    ] {
+        let mut checker = scratch.checker("h", &[algorithms]);
+        let verdict = judge(&mut checker, &key(1), &mut Script::default());
+        assert_eq!(verdict, Verdict::Accept);
+        let announced: Vec<Vec<u8>> = announced.into_iter().cloned().collect();
+        let plan = checker.plan(&announced, YesNoAsk::Yes);
+        let plan = plan.map(|plan| (plan.new.len(), plan.gone));
+        let expected = gone.map(|gone| (0, vec![gone.clone()]));
+        assert_eq!(plan, expected, "{algorithms}");
+    }
+}
+
 /// HostKeyAlgorithms applies to the proofs of UpdateHostKeys too.
 #[test]
 fn a_new_key_is_proven_by_a_permitted_algorithm_alone() {

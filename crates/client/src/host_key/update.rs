@@ -1,6 +1,6 @@
 //! Rotation of host keys (`UpdateHostKeys`; OpenSSH PROTOCOL §2.5, `hostkeys-00@openssh.com`): a
 //! host with a trusted key announces its other keys and proves possession of them; the client
-//! records them and removes keys that the host no longer has.
+//! records those that it may use and removes all others of the host.
 //!
 //! Only keys on lines of this host alone are changed: if one of its lines has patterns or several
 //! names, or if any check fails, no file is changed.
@@ -21,8 +21,8 @@ const MAX_NEW_KEYS: usize = 16;
 /// The changes that an announcement asks for.
 #[derive(Debug, Default)]
 pub struct Rotation {
-    new: Vec<PublicKey>,
-    gone: Vec<Vec<u8>>,
+    pub(super) new: Vec<PublicKey>,
+    pub(super) gone: Vec<Vec<u8>>,
 }
 
 impl HostKeyChecker {
@@ -118,8 +118,11 @@ impl HostKeyChecker {
             }
         }
         for blob in known {
-            // Keys of types that HostKeyAlgorithms does not permit are kept.
-            if self.offered_key(&blob).is_some() && !blobs.contains(&blob) {
+            // As in OpenSSH, a key of a type that HostKeyAlgorithms leaves out goes too, and comes
+            // back when the list has it. A key of an unknown type is kept: a later version may
+            // know it.
+            let stays = blobs.contains(&blob) && self.offered_key(&blob).is_some();
+            if !stays && PublicKey::from_blob(&blob).is_ok() {
                 rotation.gone.push(blob);
             }
         }

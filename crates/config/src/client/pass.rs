@@ -467,8 +467,12 @@ impl Pass<'_> {
 
 /// Refuses names with control characters; those of the command line must also be safe in a shell.
 fn check_names(index: usize, value: &Value, from_command_line: bool) -> Result<(), String> {
-    let Value::Word(word) = value else {
-        return Ok(());
+    let word = match value {
+        Value::Word(word) => word,
+        Value::Jumps(jumps) if from_command_line && !jumps.has_safe_names() => {
+            return Err("ProxyJump names a host or user with invalid characters".to_owned());
+        }
+        _ => return Ok(()),
     };
     let is_user = index == Row::User.index();
     let is_host = index == Row::HostName.index() || index == Row::HostKeyAlias.index();

@@ -299,7 +299,12 @@ fn jump_hosts() {
     // Tokens stay in the dump, as with OpenSSH, also those that no connection could expand.
     let mut prints = CommandLine::new();
     prints.only_prints = true;
-    for hops in ["%r@%h:22", "a,%z@last", "h%"] {
+    for hops in [
+        "%r@%h:22",
+        "a,%z@last",
+        "h%",
+        "user;with;semicolon@host;with;semicolon",
+    ] {
         let text = format!("ProxyJump {hops}\n");
         let printed = try_resolve(&text, "h", &prints, &FakeEnvironment::new()).unwrap();
         assert!(
@@ -332,10 +337,21 @@ fn jump_hosts() {
             .contains("\nproxyjump ssh://u@a:22,v@b\n")
     );
     for bad in [
-        "`x`", "a@-b", "-a", "h:99999", "a b", "x,,y", "x\u{1b}", "::1", "a$b@h",
+        "`x`", "a@-b", "-a", "h:99999", "a b", "x,,y", "x\u{1b}", "::1", "a$b@h", "u;v@h", "h;i,j",
     ] {
         assert!(
             refusal(&format!("ProxyJump \"{bad}\"\n")).contains("ProxyJump"),
+            "{bad}"
+        );
+    }
+    // Those of a command line are refused where they are only printed, too.
+    for bad in ["u;v@h", "h;i,j", "`x`", "a$b@h"] {
+        let mut line = CommandLine::new();
+        line.only_prints = true;
+        line.set("ProxyJump", bad);
+        let refused = try_resolve("", "h", &line, &FakeEnvironment::new());
+        assert!(
+            refused.is_err_and(|error| error.to_string().contains("ProxyJump")),
             "{bad}"
         );
     }

@@ -214,7 +214,16 @@ impl Loader<'_> {
         }
         if index == Row::Match.index() {
             match matching::read_criteria(&words) {
-                Ok(criteria) => scope.own = Some(criteria),
+                Ok(criteria) => {
+                    for name in criteria.iter().flat_map(Criterion::names_for_addresses) {
+                        let name = escape::one_line(name);
+                        let text = format!(
+                            "Match: \"{name}\" is a name, and a list of addresses never matches names"
+                        );
+                        self.warn(place, text, Severity::Notice);
+                    }
+                    scope.own = Some(criteria);
+                }
                 Err(text) => self.complain(format!("{place}: {text}")),
             }
             self.start(scope);

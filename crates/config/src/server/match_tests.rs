@@ -215,8 +215,6 @@ fn match_address_applies_to_short_networks_and_refuses_what_matches_nobody() {
         "Match Address 10.0.0.1/8",
         "Match Address 10.0.0.0/200",
         "Match Address 10.0.0.0/x",
-        "Match Address localhost",
-        "Match Address *.example.com",
         "Match Address fe80::1%eth0",
         "Match LocalAddress 10.0.0.300",
     ] {
@@ -224,5 +222,22 @@ fn match_address_applies_to_short_networks_and_refuses_what_matches_nobody() {
     }
     for bad in ["AllowUsers u@10.0.0.0/x", "DenyUsers u@10.0.0.1/8"] {
         assert!(try_load(bad).is_err(), "{bad}");
+    }
+    // A name among addresses matches nobody, as in OpenSSH, and a warning says so.
+    for (criterion, applies) in [
+        ("Match Address host.example.com", false),
+        ("Match LocalAddress localhost", false),
+        ("Match Address 10.0.0.0/8,host.example.com", true),
+        ("Match Address 10.0.0.0/8,!*.example.com", true),
+    ] {
+        let expected = if applies { 3 } else { 10 };
+        assert_eq!(sessions(criterion, "10.1.2.3"), expected, "{criterion}");
+        let config = load(&format!("{criterion}\nMaxSessions 3\n"));
+        let [warning] = config.warnings() else {
+            panic!("{criterion}: no warning")
+        };
+        let shown = warning.to_string();
+        assert!(shown.contains("line 1: Match: \""), "{shown}");
+        assert!(shown.contains("is a name"), "{shown}");
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn read_criteria(words: &[String]) -> Result<Vec<Criterion>, String> 
 fn criterion(name: &str, value: &str) -> Result<Criterion, String> {
     let list = value.to_owned();
     let checked = |what: &str| match address::check_address_list(value) {
-        Ok(()) => Ok(value.to_owned()),
+        Ok(_) => Ok(value.to_owned()),
         Err(error) => Err(format!("Invalid Match {what} argument '{value}': {error}")),
     };
     Ok(match name {
@@ -93,6 +93,16 @@ fn criterion(name: &str, value: &str) -> Result<Criterion, String> {
 }
 
 impl Criterion {
+    /// The entries of a list of addresses that are names of hosts, which no address matches.
+    pub(crate) fn names_for_addresses(&self) -> Vec<&str> {
+        match self {
+            Criterion::Address(list) | Criterion::LocalAddress(list) => {
+                address::check_address_list(list).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// True if the connection meets this criterion. An unknown fact meets none.
     pub(crate) fn is_met(&self, spec: &ConnectionSpec) -> bool {
         let in_list = |subject: Option<&str>, list: &str| {

@@ -2,9 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use aws_lc_sys as ffi;
-
-use super::{AwsLcFailed, check};
+use super::{AwsLcFailed, check, ffi};
 
 /// Length of every GCM tag that SSH uses, in bytes.
 pub(crate) const TAG_LEN: usize = 16;

@@ -1,8 +1,6 @@
 //! AES: expanded keys, single blocks, CTR and CBC.
 
-use aws_lc_sys as ffi;
-
-use super::AwsLcFailed;
+use super::{AwsLcFailed, ffi};
 
 /// An expanded AES key, wiped on drop.
 pub(crate) struct AesKey {

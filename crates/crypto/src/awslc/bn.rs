@@ -3,10 +3,9 @@
 use core::cmp::Ordering;
 use core::ptr::NonNull;
 
-use aws_lc_sys as ffi;
 use zeroize::Zeroizing;
 
-use super::{AwsLcFailed, check, non_null};
+use super::{AwsLcFailed, check, ffi, non_null};
 use crate::random;
 
 /// An owned integer.

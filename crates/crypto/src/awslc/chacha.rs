@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use aws_lc_sys as ffi;
+use super::ffi;
 
 /// XORs the key stream of `nonce`, from block `counter` on, into `data`.
 pub(crate) fn chacha20(key: &[u8; 32], nonce: &[u8; 12], counter: u32, data: &mut [u8]) {

@@ -1,8 +1,6 @@
 //! Triple DES in CBC mode, for private keys in old PEM files and for old devices.
 
-use aws_lc_sys as ffi;
-
-use super::AwsLcFailed;
+use super::{AwsLcFailed, ffi};
 
 /// Three expanded DES keys (EDE), wiped on drop.
 pub(crate) struct TripleDesKey {

@@ -2,9 +2,7 @@
 
 use core::ffi::c_void;
 
-use aws_lc_sys as ffi;
-
-use super::{AwsLcFailed, check};
+use super::{AwsLcFailed, check, ffi};
 use crate::hash::HashAlgorithm;
 
 /// The state of a hash on the stack.

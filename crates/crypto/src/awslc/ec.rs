@@ -2,13 +2,12 @@
 
 use core::ptr::NonNull;
 
-use aws_lc_sys as ffi;
 use zeroize::Zeroizing;
 
 use super::bn::Bn;
 #[cfg(test)]
 use super::bn::bytes_of;
-use super::{AwsLcFailed, check, non_null};
+use super::{AwsLcFailed, check, ffi, non_null};
 use crate::random;
 
 /// A NIST prime curve.

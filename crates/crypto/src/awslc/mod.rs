@@ -11,6 +11,7 @@ pub(crate) mod chacha;
 pub(crate) mod des;
 pub(crate) mod digest;
 pub(crate) mod ec;
+mod ffi;
 pub(crate) mod kem;
 pub(crate) mod mldsa;
 pub(crate) mod rsa;
@@ -26,7 +27,7 @@ pub(crate) struct AwsLcFailed;
 pub(crate) fn seed_generator() {
     let mut byte = 0_u8;
     // SAFETY: one byte of room. A failure shows again, with a meaning, where a value is drawn.
-    let _ = unsafe { aws_lc_sys::RAND_bytes(&raw mut byte, 1) };
+    let _ = unsafe { ffi::RAND_bytes(&raw mut byte, 1) };
 }
 
 /// Converts aws-lc's return value, 1 for success, to a `Result`.
@@ -35,7 +36,7 @@ fn check(result: core::ffi::c_int) -> Result<(), AwsLcFailed> {
         return Ok(());
     }
     // SAFETY: no arguments; clears this thread's error queue.
-    unsafe { aws_lc_sys::ERR_clear_error() };
+    unsafe { ffi::ERR_clear_error() };
     Err(AwsLcFailed)
 }
 
@@ -45,7 +46,7 @@ fn non_null<T>(pointer: *mut T) -> Result<core::ptr::NonNull<T>, AwsLcFailed> {
         Some(pointer) => Ok(pointer),
         None => {
             // SAFETY: no arguments; clears this thread's error queue.
-            unsafe { aws_lc_sys::ERR_clear_error() };
+            unsafe { ffi::ERR_clear_error() };
             Err(AwsLcFailed)
         }
     }

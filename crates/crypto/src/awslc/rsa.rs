@@ -2,10 +2,8 @@
 
 use core::ptr::NonNull;
 
-use aws_lc_sys as ffi;
-
 use super::bn::Bn;
-use super::{AwsLcFailed, check, non_null};
+use super::{AwsLcFailed, check, ffi, non_null};
 use crate::hash::HashAlgorithm;
 
 /// A public or private RSA key.

@@ -1,8 +1,6 @@
 //! X25519 (RFC 7748) and Ed25519 (RFC 8032): functions on plain bytes.
 
-use aws_lc_sys as ffi;
-
-use super::{AwsLcFailed, check};
+use super::{AwsLcFailed, check, ffi};
 
 /// The public value of a private one.
 pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {

@@ -66,6 +66,26 @@ pub fn is_elevated() -> bool {
         || rustix::process::getgid() != rustix::process::getegid()
 }
 
+/// Gives up the group of a set-group-ID program for good, in all threads. False, and nothing has
+/// changed, if the process also has another user's rights.
+///
+/// # Errors
+/// If the kernel refuses, or the group could be had again.
+pub fn give_up_group() -> io::Result<bool> {
+    let before = ids()?;
+    let [user, ..] = before.uids;
+    let [group, ..] = before.gids;
+    if before.uids != [user; 3] {
+        return Ok(false);
+    }
+    // SAFETY: three numbers; glibc applies it to every thread.
+    check(unsafe { libc::setresgid(group, group, group) })?;
+    match ids()?.gids == [group; 3] {
+        true => Ok(true),
+        false => Err(io::Error::other("the group is still there")),
+    }
+}
+
 fn set_groups(groups: &[Gid]) -> io::Result<()> {
     // SAFETY: pointer and count describe a live slice that is only read.
     check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;

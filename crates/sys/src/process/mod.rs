@@ -21,8 +21,8 @@ mod tests;
 pub use affinity::{affinity, set_affinity, set_nice};
 pub use child::SpawnStep;
 pub use credentials::{
-    AsUser, Credentials, WithGroups, become_user, effective_uid, is_elevated, is_root,
-    own_credentials, real_credentials,
+    AsUser, Credentials, WithGroups, become_user, effective_uid, give_up_group, is_elevated,
+    is_root, own_credentials, real_credentials,
 };
 pub use daemon::{background, daemonize, fork, leave_terminal, new_session};
 pub use end::exit_at_once;

@@ -20,6 +20,10 @@ const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
 const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
 #[cfg(target_arch = "riscv64")]
 const ARCH: u32 = 0xc000_00f3; // AUDIT_ARCH_RISCV64
+#[cfg(all(target_arch = "powerpc64", target_endian = "little"))]
+const ARCH: u32 = 0xc000_0015; // AUDIT_ARCH_PPC64LE
+#[cfg(target_arch = "s390x")]
+const ARCH: u32 = 0x8000_0016; // AUDIT_ARCH_S390X
 
 /// The action for a forbidden call that is to fail as if the kernel did not know it.
 pub(super) const UNKNOWN: u32 = libc::ENOSYS.cast_unsigned() | libc::SECCOMP_RET_ERRNO;

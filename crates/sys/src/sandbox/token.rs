@@ -79,6 +79,12 @@ const MAX_OPEN_FILES: u64 = 256;
 /// Longest configuration of a token of software that is read for the places of its objects, bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 64 * 1024;
 
+#[cfg(not(target_arch = "powerpc64"))]
+const FADVISE: i64 = libc::SYS_fadvise64;
+/// `__NR_fadvise64` of asm/unistd.h, which libc does not name there.
+#[cfg(target_arch = "powerpc64")]
+const FADVISE: i64 = 233;
+
 /// Calls beyond those of [`super::provider()`]: reports of devices, and changes of files within the rules.
 pub(super) const MORE: &[i64] = &[
     libc::SYS_bind,
@@ -102,7 +108,7 @@ pub(super) const MORE: &[i64] = &[
     libc::SYS_unlinkat,
     libc::SYS_mkdirat,
     libc::SYS_renameat2,
-    libc::SYS_fadvise64,
+    FADVISE,
     libc::SYS_getgroups,
     libc::SYS_getresuid,
     libc::SYS_getresgid,
@@ -124,6 +130,19 @@ pub(super) const MORE_HERE: &[i64] = &[
 pub(super) const MORE_HERE: &[i64] = &[libc::SYS_renameat];
 #[cfg(target_arch = "riscv64")]
 pub(super) const MORE_HERE: &[i64] = &[];
+/// The same that ppc64le and s390x have.
+#[cfg(any(target_arch = "powerpc64", target_arch = "s390x"))]
+pub(super) const MORE_HERE: &[i64] = &[
+    libc::SYS_unlink,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_getdents,
+    libc::SYS_dup2,
+    libc::SYS_pipe,
+    libc::SYS_eventfd,
+];
 
 /// fcntl commands beyond those of [`super::provider()`]: locks of files.
 pub(super) const LOCKS: &[i32] = &[

@@ -19,6 +19,9 @@ pub const TESTS: &[(&str, fn())] = &[
             succeeds("become-ordinary", None);
         }
     }),
+    ("a_group_that_was_given_up_stays_so", || {
+        succeeds("give-up-group", None)
+    }),
     ("acting_as_a_user_ends_with_the_guard", || {
         succeeds("as-user", None)
     }),
@@ -134,6 +137,7 @@ pub fn child(scenario: &str) -> bool {
     match scenario {
         "become" => become_stranger(),
         "become-ordinary" => become_ordinary(),
+        "give-up-group" => give_up_group(),
         "as-user" => as_user(),
         "title" => title(),
         "dumpable" => dumpable(),
@@ -247,6 +251,33 @@ fn become_stranger() {
         })
         .is_err()
     );
+}
+
+/// What the kernel makes of a process that executes a set-group-ID program.
+fn give_up_group() {
+    if !process::is_root() {
+        eprintln!("skipped: changing users needs root");
+        return;
+    }
+    let Credentials { uid, gid, .. } = stranger();
+    // SAFETY: system calls with numbers alone.
+    unsafe {
+        assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+        assert_eq!(libc::setresgid(gid, 0, 0), 0);
+        // With another user's rights, the group stays.
+        assert_eq!(libc::setresuid(uid, 0, 0), 0);
+        assert!(process::is_elevated() && !process::give_up_group().unwrap());
+        assert_eq!(libc::getegid(), 0);
+        assert_eq!(libc::setresuid(uid, uid, uid), 0);
+    }
+    assert!(process::is_elevated());
+    assert!(process::give_up_group().unwrap());
+    assert!(!process::is_elevated());
+    // SAFETY: calls that must fail.
+    unsafe {
+        assert_ne!(libc::setgid(0), 0);
+        assert_ne!(libc::setresgid(0, 0, 0), 0);
+    }
 }
 
 fn become_ordinary() {

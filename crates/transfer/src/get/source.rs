@@ -31,11 +31,19 @@ const WORTH_KEEPING_BYTES: usize = 16 << 10;
 /// Memory counted per piece in addition to its bytes.
 const PIECE_BYTES: usize = 128;
 
+/// What the tokens of STAT and LSTAT are about: what the path leads to, and the name itself.
+const TARGET: usize = 0;
+const NAME: usize = 1;
+
 /// The work that looks up and opens one file, as the module's documentation describes.
 #[derive(Debug)]
 pub struct DownloadSource {
     path: Vec<u8>,
     there: Option<Attributes>,
+    /// LSTAT was answered.
+    named: bool,
+    /// LSTAT failed: there is no such name, as in OpenSSH, even if the server would open it.
+    missing: bool,
     /// STAT was answered, or is not needed.
     looked: bool,
     reading: Option<Reading>,
@@ -221,6 +229,8 @@ impl DownloadSource {
         Some(Self {
             path,
             there: None,
+            named: false,
+            missing: false,
             looked: false,
             reading: None,
             sent: false,
@@ -229,10 +239,10 @@ impl DownloadSource {
         })
     }
 
-    /// Returns the path and attributes of the file; `None` if there is none or STAT failed.
+    /// Returns the path and attributes of the file; `None` if there is none or a request failed.
     #[must_use]
     pub fn found(&self) -> Option<Match> {
-        self.there.map(|there| Match {
+        self.there.filter(|_| !self.missing).map(|there| Match {
             path: self.path.clone(),
             attributes: Some(there),
             listed: None,
@@ -262,9 +272,11 @@ impl Work for DownloadSource {
             && (!has_told || session.takes_handle());
         // A server that announced the extension answers with the attributes, which replace STAT's.
         self.looked = opens && has_told;
+        let lstat = Request::Lstat(request::Lstat { path });
+        session.send(Token::new(NAME, Op::Stat), &lstat);
         if !self.looked {
             let stat = Request::Stat(request::Stat { path });
-            session.send(Token::new(0, Op::Stat), &stat);
+            session.send(Token::new(TARGET, Op::Stat), &stat);
         }
         if opens {
             session.handle_begins();
@@ -284,6 +296,14 @@ impl Work for DownloadSource {
     }
 
     fn reply(&mut self, _link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
+        if token.op == Op::Stat && token.job == NAME {
+            self.named = true;
+            self.missing = !matches!(reply, Reply::Attrs(_));
+            if let (true, Some(reading)) = (self.missing, &mut self.reading) {
+                reading.give_up();
+            }
+            return;
+        }
         if token.op == Op::Stat {
             self.looked = true;
             if let (Reply::Attrs(there), None) = (reply, self.there) {
@@ -313,7 +333,8 @@ impl Work for DownloadSource {
             true => !reading.is_told(),
             false => !reading.is_left(),
         };
-        self.lost || self.sent && self.looked && !self.reading.as_ref().is_some_and(waits)
+        self.lost
+            || self.sent && self.named && self.looked && !self.reading.as_ref().is_some_and(waits)
     }
 
     fn stop(&mut self) {

@@ -2,17 +2,21 @@
 
 use alloc::boxed::Box;
 
-use crypto::kex::{DhGroup, DhPolicy, Initiator, KexAlgorithm, KexFamily, Primality, SharedSecret};
+use crypto::kex::{DhGroup, DhPolicy, Initiator, KexFamily, Primality, SharedSecret};
 use wire::Mpint;
 use wire::message::{
     Encode, KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexGexGroup, KexGexInit, KexGexReply,
     KexGexRequest,
 };
 
-use super::derive::{PublicValues, RequestedGroup, encode_secret, exchange_hash};
+use super::derive::{GroupSizes, PublicValues, RequestedGroup, encode_secret, exchange_hash};
 use super::state::{ClientStep, Half, Kex, KexOutcome, KexStep, KexTerms};
-use super::{Exchanging, host_key};
-use crate::{Error, Event};
+use super::{Agreement, Exchanging, host_key};
+use crate::{Error, Event, GroupExchange};
+
+/// Largest group to prefer at a server with
+/// [`knows_small_groups_only`](crate::Quirks::knows_small_groups_only), bits.
+const MAX_SMALL_GROUP_BITS: u32 = 4096;
 
 /// Policy for a group from a server. It is used with our secret, so it must be a safe prime of the
 /// requested size.
@@ -29,7 +33,7 @@ impl Exchanging<'_> {
     /// Sends the method's first packet, unless it was guessed rightly.
     pub(super) fn begin_as_client(
         &mut self,
-        kex: KexAlgorithm,
+        agreement: &Agreement,
         guess: Option<Box<Half>>,
     ) -> Result<ClientStep, Error> {
         if let Some(guess) = guess {
@@ -38,8 +42,9 @@ impl Exchanging<'_> {
                 group: None,
             });
         }
+        let kex = agreement.kex;
         if kex.family() == KexFamily::DhGroupExchange {
-            let (min, preferred, max) = self.config.group_exchange_bits;
+            let (min, preferred, max) = self.group_sizes(agreement);
             self.outbound.send_kex(&KexGexRequest {
                 min,
                 preferred,
@@ -55,17 +60,27 @@ impl Exchanging<'_> {
         Ok(ClientStep::Reply { half, group: None })
     }
 
+    /// Smallest, preferred and largest size of group to ask for.
+    fn group_sizes(&self, agreement: &Agreement) -> GroupSizes {
+        let (min, max) = self.config.group_exchange_bits;
+        let most = match self.versions.peer_quirks().knows_small_groups_only {
+            true => MAX_SMALL_GROUP_BITS,
+            false => max,
+        };
+        (min, agreement.group_bits().min(most).clamp(min, max), max)
+    }
+
     /// Processes a message of the method.
     pub(super) fn handle_as_client(
         &mut self,
-        terms: Box<KexTerms>,
+        mut terms: Box<KexTerms>,
         step: ClientStep,
         payload: &[u8],
     ) -> Result<(), Error> {
         let number = payload.first().copied().unwrap_or_default();
         match (step, number) {
             (ClientStep::Group, KexGexGroup::NUMBER) => {
-                let step = self.answer_group(terms.agreement.kex, payload)?;
+                let step = self.answer_group(&mut terms, payload)?;
                 self.exchange.state = Kex::Running {
                     terms,
                     step: KexStep::Client(step),
@@ -166,8 +181,8 @@ impl Exchanging<'_> {
     }
 
     /// Answers the server's choice of a group.
-    fn answer_group(&mut self, kex: KexAlgorithm, payload: &[u8]) -> Result<ClientStep, Error> {
-        let request = self.config.group_exchange_bits;
+    fn answer_group(&mut self, terms: &mut KexTerms, payload: &[u8]) -> Result<ClientStep, Error> {
+        let request = self.group_sizes(&terms.agreement);
         let message = KexGexGroup::decode(payload)?;
         let (min, _, max) = request;
         let group = DhGroup::new(
@@ -179,8 +194,13 @@ impl Exchanging<'_> {
             Error::PeerMisbehaved("the server's group is not safe or not of the requested size")
         })?;
         let (initiator, public) = Initiator::with_group(&group)?;
+        terms.group_exchange = Some(GroupExchange {
+            requested: request,
+            bits: group.bits(),
+            bits_set: public.iter().map(|byte| byte.count_ones()).sum(),
+        });
         let half = Box::new(Half {
-            kex,
+            kex: terms.agreement.kex,
             initiator,
             public,
         });

@@ -383,7 +383,7 @@ impl Exchanging<'_> {
             Role::Server => (payload.to_vec(), ours),
         };
         let step = match self.role {
-            Role::Client => KexStep::Client(self.begin_as_client(agreement.kex, guess)?),
+            Role::Client => KexStep::Client(self.begin_as_client(&agreement, guess)?),
             Role::Server => KexStep::Server(match agreement.kex.family() {
                 _ if agreement.kex.is_gss() => ServerStep::GssInit,
                 KexFamily::DhGroupExchange => ServerStep::GexRequest,
@@ -399,6 +399,7 @@ impl Exchanging<'_> {
             skip_next: markers.wrong_guess_follows,
             client_init,
             server_init,
+            group_exchange: None,
         });
         self.exchange.state = Kex::Running { terms, step };
         Ok(())

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
+use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
 use wire::message::{Encode, KexInit};
 use wire::{NameList, names};
@@ -12,6 +13,9 @@ use wire::{NameList, names};
 use crate::config::Offer;
 use crate::transport::epoch_keys::DirectionSuite;
 use crate::{DirectionAlgorithms, Error, Negotiated, Role};
+
+/// Strength of 3DES with three keys, bytes: 112 bits.
+const TRIPLE_DES_STRENGTH_BYTES: usize = 14;
 
 /// Algorithms negotiated from both KEXINITs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -312,6 +316,18 @@ impl DirectionSuite {
             compression: self.compression.name(),
         }
     }
+
+    /// The longest of what is derived for this direction, bytes: a key counts by its strength.
+    fn strength_bytes(&self) -> usize {
+        let key = match self.cipher {
+            CipherAlgorithm::TripleDesCbc => TRIPLE_DES_STRENGTH_BYTES,
+            cipher => cipher.key_len(),
+        };
+        let mac = self.mac.map_or(0, MacAlgorithm::key_len);
+        key.max(self.cipher.block_len())
+            .max(self.cipher.iv_len())
+            .max(mac)
+    }
 }
 
 fn name_of(host_key: Option<SignatureAlgorithm>) -> &'static str {
@@ -341,6 +357,60 @@ impl Agreement {
             client_to_server: self.c2s.public(),
             server_to_client: self.s2c.public(),
             strict_kex,
+            group_exchange: None,
+        }
+    }
+
+    /// The size of group that is as strong as the keys to derive, bits: OpenSSH's estimate
+    /// (`dh_estimate`), after NIST SP 800-57.
+    pub(crate) fn group_bits(&self) -> u32 {
+        match self.c2s.strength_bytes().max(self.s2c.strength_bytes()) * 8 {
+            ..=112 => 2048,
+            113..=128 => 3072,
+            129..=192 => 7680,
+            _ => 8192,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Compression;
+
+    #[test]
+    fn a_group_is_as_strong_as_cipher_and_mac() {
+        let suite = |(cipher, mac): (&str, &str)| DirectionSuite {
+            cipher: CipherAlgorithm::from_name(cipher).expect(cipher),
+            mac: MacAlgorithm::from_name(mac),
+            compression: Compression::None,
+        };
+        let bits = |c2s, s2c| {
+            let (c2s, s2c) = (suite(c2s), suite(s2c));
+            let kex = KexAlgorithm::DhGroupExchangeSha256;
+            let host_key = SignatureAlgorithm::Ed25519;
+            Agreement {
+                kex,
+                host_key,
+                c2s,
+                s2c,
+            }
+            .group_bits()
+        };
+        let short = ("aes128-ctr", "umac-64-etm@openssh.com");
+        // Those of OpenSSH's client.
+        for (other, expected) in [
+            (short, 3072),
+            (("3des-cbc", "umac-64-etm@openssh.com"), 3072),
+            (("aes128-gcm@openssh.com", ""), 3072),
+            (("aes192-ctr", "umac-64@openssh.com"), 7680),
+            (("aes128-ctr", "hmac-sha1"), 7680),
+            (("aes128-ctr", "hmac-sha2-256"), 8192),
+            (("aes256-gcm@openssh.com", ""), 8192),
+            (("chacha20-poly1305@openssh.com", ""), 8192),
+        ] {
+            assert_eq!(bits(short, other), expected, "{other:?}");
+            assert_eq!(bits(other, short), expected, "{other:?}");
         }
     }
 }

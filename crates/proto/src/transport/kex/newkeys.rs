@@ -9,7 +9,7 @@ use super::state::{Kex, KexOutcome, KexStep, KexTerms};
 use super::{Exchanging, TransportSession};
 use crate::config::Compression;
 use crate::transport::ext_info;
-use crate::{Error, Event, Role};
+use crate::{Error, Event, Negotiated, Role};
 
 impl Exchanging<'_> {
     /// Completes a verified exchange: derives keys, sends NEWKEYS and switches our direction.
@@ -84,7 +84,10 @@ impl Exchanging<'_> {
         self.exchange.state = Kex::Idle;
         self.exchange.completed_at = self.now;
         self.events.push_back(Event::KeysChanged {
-            negotiated: terms.agreement.public(strict_kex),
+            negotiated: Negotiated {
+                group_exchange: terms.group_exchange,
+                ..terms.agreement.public(strict_kex)
+            },
             first: terms.first,
         });
         Ok(terms.first)

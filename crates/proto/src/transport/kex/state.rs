@@ -12,7 +12,7 @@ use super::derive::{GroupSizes, RequestedGroup};
 use super::negotiate::Agreement;
 use crate::permits::ConnectionPhase;
 use crate::transport::epoch_keys::EpochKeys;
-use crate::{Error, Millis};
+use crate::{Error, GroupExchange, Millis};
 
 /// State of the current key exchange.
 pub(super) enum Kex {
@@ -44,6 +44,8 @@ pub(super) struct KexTerms {
     pub(super) skip_next: bool,
     pub(super) client_init: Vec<u8>,
     pub(super) server_init: Vec<u8>,
+    /// Client: the group exchange, once the server has chosen the group.
+    pub(super) group_exchange: Option<GroupExchange>,
 }
 
 /// A client's key pair for a method that may not be negotiated yet. Used for one exchange only, and
