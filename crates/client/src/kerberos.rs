@@ -21,7 +21,7 @@ use crate::text::one_line;
 const CONFIGURATION: [&str; 2] = ["/etc/krb5.conf", "/etc/krb5.conf.d"];
 /// Variables that name a credential cache, a configuration or a key to get tickets with.
 const VARIABLES: [&str; 3] = ["KRB5CCNAME", "KRB5_CONFIG", "KRB5_CLIENT_KTNAME"];
-/// Longest wait of a key exchange for the library, which may ask a KDC.
+/// Longest wait of a key exchange for the library, which may ask a KDC; ConnectTimeout may be shorter.
 const EXCHANGE_WAIT: Duration = Duration::from_secs(30);
 
 /// True if the user may have tickets: a variable or the configuration says where, or there is a cache
@@ -102,7 +102,11 @@ impl KerberosExchanges {
         }
         let delegates = options.authentication.gssapi_delegate_credentials;
         let terms = terms(options, peer, delegates);
-        match KerberosInitiator::begin(terms.clone(), Some(EXCHANGE_WAIT)) {
+        let limit = options.connection.connect_timeout_s.map(u64::from);
+        let wait = limit.map_or(EXCHANGE_WAIT, |limit| {
+            EXCHANGE_WAIT.min(Duration::from_secs(limit))
+        });
+        match KerberosInitiator::begin(terms.clone(), Some(wait)) {
             Ok((context, first)) => {
                 let names = options.algorithms.gssapi_kex_algorithms.join(",");
                 debug1!(

@@ -74,15 +74,15 @@ pub fn gss_key_exchanges(listed: &[String]) -> Vec<String> {
     listed.iter().map(full).collect()
 }
 
-/// The key exchange methods of a server in the order of preference: as in the distributions' OpenSSH, first those of
-/// GSSAPIKexAlgorithms (`by_gss`) if GSSAPIKeyExchange is on, then `others`.
+/// The key exchange methods of a server: `others`, then those of GSSAPIKexAlgorithms (`by_gss`) if GSSAPIKeyExchange is
+/// on. The client's order decides (RFC 4253 §7.1). The server's first name only tells a client what to guess, and
+/// most clients have no ticket; the distributions' OpenSSH puts the others last.
 #[must_use]
 pub fn key_exchanges(is_on: bool, by_gss: &[String], others: &[String]) -> Vec<String> {
-    let mut names = match is_on {
-        true => gss_key_exchanges(by_gss),
-        false => Vec::new(),
-    };
-    names.extend_from_slice(others);
+    let mut names = others.to_vec();
+    if is_on {
+        names.extend(gss_key_exchanges(by_gss));
+    }
     names
 }
 

@@ -50,8 +50,8 @@ impl HelperProcess {
     }
 
     /// Starts one for a server.
-    fn of_server(executable: &SelfExe) -> Result<Self, GssFailure> {
-        Self::start(executable, false, Some(SERVER_WAIT))
+    fn of_server(executable: &SelfExe, wait: Duration) -> Result<Self, GssFailure> {
+        Self::start(executable, false, Some(wait))
     }
 
     fn start(
@@ -272,9 +272,27 @@ impl KerberosAcceptor {
     /// # Errors
     /// [`GssFailure`] with the library's message, for example that the keytab has no key.
     pub fn start(executable: &SelfExe, terms: AcceptorTerms) -> Result<Self, GssFailure> {
-        let helper = HelperProcess::of_server(executable)?;
+        let helper = HelperProcess::of_server(executable, SERVER_WAIT)?;
         helper.done(&HelperRequest::Accept(terms))?;
         Ok(Self(helper))
+    }
+
+    /// Starts an acceptor and ends it, to learn whether the keytab has a key. Waits for `wait`: `Ok(false)` if the
+    /// library has not said so by then.
+    ///
+    /// # Errors
+    /// [`GssFailure`] with the library's message, for example that the keytab has no key.
+    pub fn probe(
+        executable: &SelfExe,
+        terms: AcceptorTerms,
+        wait: Duration,
+    ) -> Result<bool, GssFailure> {
+        let helper = HelperProcess::of_server(executable, wait)?;
+        match helper.done(&HelperRequest::Accept(terms)) {
+            Ok(()) => Ok(true),
+            Err(failure) if failure == silent() => Ok(false),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Takes the client's token.
@@ -323,7 +341,7 @@ pub fn authorize(
     user: &str,
 ) -> Result<bool, GssFailure> {
     let user = user.to_owned();
-    match HelperProcess::of_server(executable)?.call(&HelperRequest::Authorize {
+    match HelperProcess::of_server(executable, SERVER_WAIT)?.call(&HelperRequest::Authorize {
         ids,
         name,
         user,
@@ -344,7 +362,7 @@ pub fn store(
     path: &str,
 ) -> Result<(), GssFailure> {
     let path = path.to_owned();
-    HelperProcess::of_server(executable)?.done(&HelperRequest::Store {
+    HelperProcess::of_server(executable, SERVER_WAIT)?.done(&HelperRequest::Store {
         ids,
         credential,
         path,

@@ -5,9 +5,11 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use ::agent::message::{Frame, session_bind};
 use config::client::{ClientOptions, ForwardAgent};
 use driver::Driver;
-use proto::ChannelId;
+use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
+use proto::{ChannelId, Connection};
 use wire::names;
 
 use super::SessionForwards;
@@ -62,6 +64,23 @@ fn is_reachable(path: &Path) -> bool {
         .is_ok()
 }
 
+/// The agent's message that binds a connection to the session, as a forwarded one.
+///
+/// After a key exchange by GSS-API the server has shown no host key. The session is then bound to one
+/// that is made here and forgotten: it is no destination of any key, and the agent refuses what it
+/// refuses to requests from elsewhere (such as to load a library), which it does not do for a
+/// connection that nobody has bound.
+fn binding(connection: &Connection) -> Option<Frame> {
+    let session = connection.session_id()?;
+    if connection.is_by_gss() {
+        let key = PrivateKey::generate(KeySpec::Ed25519).ok()?;
+        let signature = key.sign(SignatureAlgorithm::Ed25519, session).ok()?;
+        return session_bind(&key.public().blob(), session, &signature, true).ok();
+    }
+    let (key, signature) = (connection.host_key()?, connection.host_signature()?);
+    session_bind(key, session, signature, true).ok()
+}
+
 impl SessionForwards {
     /// Forwards the agent at this socket, when the server has been asked for it.
     #[must_use]
@@ -96,16 +115,7 @@ impl SessionForwards {
         channel: ChannelId,
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
-        let connection = driver.connection();
-        // After a key exchange by GSS-API there is no host key: the agent refuses the binding without
-        // one, and then no key that is restricted to destinations.
-        let key = connection.host_key().unwrap_or_default();
-        let bind = match (connection.session_id(), connection.host_signature()) {
-            (Some(session), Some(signature)) => {
-                ::agent::message::session_bind(key, session, signature, true).ok()
-            }
-            _ => None,
-        };
+        let bind = binding(driver.connection());
         match (&self.agent, bind) {
             (Some(agent), Some(bind)) => {
                 debug1!("channel {}: connecting to the agent", channel.0);

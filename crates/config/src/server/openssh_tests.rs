@@ -125,7 +125,7 @@ fn a_percent_sign_is_no_folder() {
 }
 
 #[test]
-fn key_exchanges_by_gss_come_first_where_they_are_asked_for() {
+fn key_exchanges_by_gss_come_last_where_they_are_asked_for() {
     let of = |config: &ServerConfig| {
         let options = config.global();
         let algorithms = &options.algorithms;
@@ -141,8 +141,9 @@ fn key_exchanges_by_gss_come_first_where_they_are_asked_for() {
     assert_eq!(names("GSSAPIKexAlgorithms gss-group16-sha512-\n"), plain);
     let one =
         names("GSSAPIKeyExchange yes\nGSSAPIKexAlgorithms gss-group14-sha1-,gss-group16-sha512-\n");
-    assert_eq!(one[0], "gss-group16-sha512-toWM5Slw5Ew8Mqkay+al2g==");
-    assert_eq!(one[1..], plain);
+    let (last, others) = one.split_last().unwrap();
+    assert_eq!(last, "gss-group16-sha512-toWM5Slw5Ew8Mqkay+al2g==");
+    assert_eq!(others, plain);
     let mut config = load("GSSAPIKeyExchange yes\n");
     assert_eq!(of(&config).len(), plain.len() + 4);
     // They have a list of their own, and this one has no modifiers.

@@ -87,10 +87,28 @@ fn ids_of(account: &Account) -> Option<UserIds> {
     sys::process::is_root().then(|| account.credentials().into())
 }
 
+/// A credential that a client has delegated, after its MIC.
+#[derive(Debug)]
+pub(crate) struct Delegated {
+    /// The exported name of the principal whose credential it is.
+    pub(crate) owner: Vec<u8>,
+    pub(crate) credential: Zeroizing<Vec<u8>>,
+}
+
+impl Delegated {
+    /// The credential of a context, if the client has delegated one.
+    pub(crate) fn of(client: Client) -> Option<Self> {
+        let (owner, credential) = (client.name, client.credential);
+        credential.map(|credential| Self { owner, credential })
+    }
+}
+
 /// A credential cache of a session: a file of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CredentialCache {
     path: String,
+    /// The exported name of the principal that has proved itself by a MIC.
+    owner: Vec<u8>,
 }
 
 impl CredentialCache {
@@ -98,28 +116,39 @@ impl CredentialCache {
     pub(crate) fn store(
         executable: &SelfExe,
         account: &Account,
-        credential: Zeroizing<Vec<u8>>,
+        delegated: Delegated,
     ) -> Result<Self, String> {
         let path = new_path(account.uid);
-        gssapi::store(executable, ids_of(account), credential, &path)
+        gssapi::store(executable, ids_of(account), delegated.credential, &path)
             .map_err(|failure| failure.to_string())?;
-        Ok(Self { path })
+        let owner = delegated.owner;
+        Ok(Self { path, owner })
     }
 
     /// Replaces the credential, unless the user has removed the cache.
+    ///
+    /// No MIC of the client proves the context of a rekey, whose token may be a replay of somebody else's. Only a
+    /// credential of the principal whose credential the cache has is therefore taken.
     pub(crate) fn replace(
         &self,
         executable: &SelfExe,
         account: &Account,
-        credential: Zeroizing<Vec<u8>>,
+        delegated: Delegated,
     ) -> Result<(), String> {
-        let newer = Self::store(executable, account, credential)?;
+        if !self.is_of(&delegated) {
+            return Err("a rekey has delegated those of another principal".to_owned());
+        }
+        let newer = Self::store(executable, account, delegated)?;
         let replaced = AsUser::enter(&account.credentials()).and_then(|_as_user| {
             std::fs::symlink_metadata(&self.path)
                 .and_then(|_| std::fs::rename(&newer.path, &self.path))
                 .inspect_err(|_| drop(std::fs::remove_file(&newer.path)))
         });
         replaced.map_err(|error| format!("{}: {error}", self.path))
+    }
+
+    fn is_of(&self, delegated: &Delegated) -> bool {
+        self.owner == delegated.owner
     }
 
     /// Name and value of the variable for the session.
@@ -163,7 +192,25 @@ mod tests {
             "{one}"
         );
         assert_ne!(one, other);
-        let cache = CredentialCache { path: one.clone() };
+        let cache = CredentialCache {
+            path: one.clone(),
+            owner: b"alice".to_vec(),
+        };
         assert_eq!(cache.variable().1, format!("FILE:{one}"));
+    }
+
+    #[test]
+    fn a_cache_takes_credentials_of_its_principal_alone() {
+        let cache = CredentialCache {
+            path: new_path(7),
+            owner: b"alice".to_vec(),
+        };
+        for (owner, is_taken) in [(&b"alice"[..], true), (b"mallory", false), (b"", false)] {
+            let delegated = Delegated {
+                owner: owner.to_vec(),
+                credential: Zeroizing::new(vec![1]),
+            };
+            assert_eq!(cache.is_of(&delegated), is_taken);
+        }
     }
 }

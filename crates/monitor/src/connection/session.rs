@@ -112,7 +112,8 @@ impl Terms {
             print_last_log: options.session.print_last_log,
             cleans_credentials: options.authentication.gssapi_cleanup_credentials,
             tickets: TicketTerms {
-                takes_delegated: options.authentication.gssapi_store_credentials_on_rekey,
+                takes_delegated: options.authentication.gssapi_store_credentials_on_rekey
+                    && options.authentication.gssapi_delegate_credentials,
                 ..TicketTerms::of(options, true)
             },
             tunnel: TunnelTerms::of(user),
@@ -275,11 +276,11 @@ impl<'c> MonitorSession<'c> {
 
     /// Stores delegated credentials for the session. As in OpenSSH, a login does not need them.
     fn store_delegated(&mut self) {
-        let credential = self.user.as_mut().and_then(|user| user.delegated.take());
-        let Some(credential) = credential else {
+        let delegated = self.user.as_mut().and_then(|user| user.delegated.take());
+        let Some(delegated) = delegated else {
             return;
         };
-        match CredentialCache::store(self.executable, &self.account, credential) {
+        match CredentialCache::store(self.executable, &self.account, delegated) {
             Ok(cache) => self.cache = Some(cache),
             Err(error) => self.log.error(&format!("delegated credentials: {error}")),
         }

@@ -12,7 +12,6 @@ use config::server::{ConnectionSpec, ServerOptions};
 use keys::authorized_keys::KeyOptions;
 use keys::{Permission, PermitTarget};
 use privsep::{User, UserPolicy};
-use zeroize::Zeroizing;
 
 use super::accounts::{self, Account, Peer};
 use super::chains::{Chains, Enabled};
@@ -138,7 +137,7 @@ pub(crate) struct LoginUser {
     pub(crate) auth_info: Vec<String>,
     pub(crate) pam: Option<PamLogin>,
     /// Credentials that the client has delegated, for the session.
-    pub(crate) delegated: Option<Zeroizing<Vec<u8>>>,
+    pub(crate) delegated: Option<Delegated>,
     /// True if PAM or the grants have refused the login: no method succeeds any more.
     pub(crate) denied: bool,
     /// True if a password, possibly empty, was part of the login.

@@ -202,7 +202,10 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
         .confinement
         .as_ref()
         .map(|confinement| confinement.ids);
-    gss_probe::probe(&mut config, ids, &startup);
+    // With `-i` each connection would wait for it.
+    if args.mode == ListenerMode::Serve {
+        gss_probe::probe(&mut config, ids, &startup);
+    }
     let options = config.global();
     if let Some(text) = launch::without_privilege(&options.authentication) {
         log.verbose(text);

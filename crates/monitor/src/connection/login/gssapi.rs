@@ -16,7 +16,7 @@ use crate::connection::admit::Proof;
 use crate::connection::chains::ChainMethod;
 use crate::connection::channel::{RpcEnd, decode};
 use crate::connection::gss_exchange::{self, OpenExchange};
-use crate::connection::kerberos::TicketTerms;
+use crate::connection::kerberos::{Delegated, TicketTerms};
 
 /// How an exchange ended.
 enum GssapiEnd {
@@ -191,9 +191,9 @@ impl AuthService<'_, '_, '_> {
             "Authorized to {}, krb5 principal {} (krb5_kuserok)",
             user.name, client.principal
         ));
-        user.delegated = client.credential;
         // The acceptor may say anything; a line is one method's.
         let principal = client.principal.replace('\n', "\\n");
+        user.delegated = Delegated::of(client);
         Ok(Some(Proof {
             info: Some(format!("{} {principal}", method.name())),
             ..Proof::default()

@@ -1,11 +1,11 @@
 //! Rekeys by GSS-API, with an acceptor of their own each.
 
 use privsep::{GssExchange, GssOutcome};
-use zeroize::Zeroizing;
 
 use super::MonitorSession;
 use crate::connection::channel::{RpcChannel, RpcEnd};
 use crate::connection::gss_exchange::{self, OpenExchange};
+use crate::connection::kerberos::Delegated;
 
 impl MonitorSession<'_> {
     /// Serves a token of a rekey by GSS-API.
@@ -35,8 +35,8 @@ impl MonitorSession<'_> {
         match reply.client {
             Some(client) => {
                 self.traffic.rekeyed();
-                if let Some(credential) = client.credential {
-                    self.renew_delegated(credential);
+                if let Some(delegated) = Delegated::of(client) {
+                    self.renew_delegated(delegated);
                 }
             }
             None if matches!(reply.outcome, GssOutcome::Continue { .. }) => {
@@ -48,9 +48,9 @@ impl MonitorSession<'_> {
     }
 
     /// Replaces the session's delegated credentials by those of a rekey.
-    fn renew_delegated(&self, credential: Zeroizing<Vec<u8>>) {
+    fn renew_delegated(&self, delegated: Delegated) {
         let Some(cache) = &self.cache else { return };
-        match cache.replace(self.executable, &self.account, credential) {
+        match cache.replace(self.executable, &self.account, delegated) {
             Ok(()) => self
                 .log
                 .debug("GSSAPI: the rekey has renewed the credentials"),
