@@ -13,11 +13,11 @@ use keys::authorized_keys::KeyOptions;
 use keys::{Permission, PermitTarget};
 use privsep::{User, UserPolicy};
 
-use super::kerberos::Delegated;
 use super::accounts::{self, Account, Peer};
 use super::chains::{Chains, Enabled};
 use super::configuration::Configuration;
 use super::delay::FailureDelay;
+use super::kerberos::Delegated;
 use super::pam::PamLogin;
 use crate::log::Log;
 

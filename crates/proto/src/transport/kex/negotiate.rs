@@ -391,7 +391,7 @@ mod tests {
             let host_key = SignatureAlgorithm::Ed25519;
             Agreement {
                 kex,
-                host_key,
+                host_key: Some(host_key),
                 c2s,
                 s2c,
             }
