@@ -9,18 +9,6 @@ use wire::algorithms::{
 
 use crate::pattern;
 
-/// Names that OpenSSH knows and this suite leaves out on purpose, as a build with the feature
-/// `strict` does all of [`is_old`]. Like unknown names they are
-/// accepted in a `-` list and, with other names beside them, ignored; the log message differs.
-pub const LEFT_OUT: &[&str] = &[
-    "rijndael-cbc@lysator.liu.se",
-    "ssh-dss",
-    "ssh-dss-cert-v01@openssh.com",
-    "gss-gex-sha1-",
-    "gss-group1-sha1-",
-    "gss-group14-sha1-",
-];
-
 /// The kinds of keys in the order in which a pattern expands, as in OpenSSH, without the part from
 /// `@`; each is followed by its certificate.
 const KINDS_OF_PATTERNS: [&str; 11] = [
@@ -122,6 +110,32 @@ impl Class {
         }
     }
 
+    /// Names that OpenSSH knows in such a list and this suite leaves out on purpose, as a build with
+    /// the feature `strict` does all of [`is_old`]. Like unknown names they are accepted in a `-`
+    /// list and, with other names beside them, ignored; the log message differs.
+    pub fn left_out(self) -> &'static [&'static str] {
+        match self {
+            Class::Kex | Class::Mac => &[],
+            Class::GssKex => &["gss-gex-sha1-", "gss-group1-sha1-", "gss-group14-sha1-"],
+            Class::Cipher => &["rijndael-cbc@lysator.liu.se"],
+            Class::HostKey | Class::Signature | Class::CaSignature => {
+                &["ssh-dss", "ssh-dss-cert-v01@openssh.com"]
+            }
+        }
+    }
+
+    /// True if a name is one of [`is_old`] and of this class.
+    fn is_old(self, name: &str) -> bool {
+        let begins = match self {
+            Class::Kex => "diffie-hellman-",
+            Class::GssKex => return false,
+            Class::Cipher => return is_old(name) && name.contains("-cbc"),
+            Class::Mac => "hmac-",
+            Class::HostKey | Class::Signature | Class::CaSignature => "ssh-",
+        };
+        is_old(name) && name.starts_with(begins)
+    }
+
     /// OpenSSH's error text for a list of this class without a usable name.
     pub fn bad_list(self, spec: &str) -> String {
         match self {
@@ -202,8 +216,10 @@ impl Class {
         let names = list
             .split(',')
             .filter(|name| modifier != Modifier::Remove && !self.finds(name));
-        let is_left_out =
-            |name: &&str| is_old(name) || LEFT_OUT.iter().any(|known| self.is_meant(known, name));
+        let is_left_out = |name: &&str| {
+            let mut left_out = self.left_out().iter();
+            self.is_old(name) || left_out.any(|known| self.is_meant(known, name))
+        };
         let (left_out, unknown): (Vec<&str>, Vec<&str>) = names.partition(is_left_out);
         let parts = [
             (unique(left_out), "left out of this suite"),
@@ -383,6 +399,48 @@ mod tests {
                 "ssh-dss,ssh-dss-* left out of this suite, ssh-new not known to this version; ignored"
             )
         );
+    }
+
+    /// A name that another kind of list leaves out is an unknown one.
+    #[test]
+    fn each_list_leaves_out_names_of_its_own() {
+        for (class, name, kept, other) in [
+            (
+                Class::GssKex,
+                "gss-gex-sha1-",
+                "gss-group16-sha512-",
+                Class::Kex,
+            ),
+            (
+                Class::Cipher,
+                "rijndael-cbc@lysator.liu.se",
+                "aes128-ctr",
+                Class::Mac,
+            ),
+            (Class::HostKey, "ssh-dss", "ssh-ed25519", Class::Kex),
+        ] {
+            let told = |class: Class, kept: &str| class.passed_over(&format!("{name},{kept}"));
+            assert_eq!(
+                told(class, kept),
+                Some(format!("{name} left out of this suite; ignored"))
+            );
+            assert_eq!(
+                told(other, other.known()[0]),
+                Some(format!("{name} not known to this version; ignored"))
+            );
+            assert!(class.check(name).is_err() && other.check(name).is_err());
+        }
+        for (class, name) in [
+            (Class::Kex, "aes128-cbc"),
+            (Class::Cipher, "hmac-md5"),
+            (Class::Mac, "ssh-rsa"),
+            (Class::GssKex, "diffie-hellman-group1-sha1"),
+            (Class::Signature, "diffie-hellman-group1-sha1"),
+        ] {
+            let told = class.passed_over(name);
+            let unknown = format!("{name} not known to this version; ignored");
+            assert_eq!(told, Some(unknown), "{class:?}");
+        }
     }
 
     /// A name of an old device works where it is written out, and a pattern of kinds of keys finds

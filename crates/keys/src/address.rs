@@ -236,41 +236,53 @@ pub fn match_list(address: Option<&str>, list: &str) -> Result<ListMatch, CidrEr
 
 /// Checks a list of `Match Address` or `Match LocalAddress`, which is matched against addresses
 /// only: an entry is an address, a network, or a wildcard pattern that the text of an address can
-/// match. Returns the entries that are names of hosts, which match no address: OpenSSH accepts
-/// them, and the caller warns of them.
+/// match. Names of hosts match no address. They are accepted beside an entry that can match, as in
+/// OpenSSH, and returned, so that the caller warns of them.
 ///
 /// # Errors
-/// As [`match_list`], and [`CidrError::MatchesNothing`] for another entry that no address can match,
-/// an address or network with a typing error.
+/// As [`match_list`], and [`CidrError::MatchesNothing`] for any other entry that no address can
+/// match: an address or network with a typing error, a negated name, or a name in a list in which
+/// nothing can match, whose block would never apply.
 pub fn check_address_list(list: &str) -> Result<Vec<&str>, CidrError> {
     match_list(None, list)?;
     let mut names = Vec::new();
+    let mut some_can_match = false;
     for entry in list.split(',') {
-        let body = entry.strip_prefix('!').unwrap_or(entry);
+        let negated = entry.strip_prefix('!');
+        let body = negated.unwrap_or(entry);
         let wild = |byte: u8| matches!(byte, b'*' | b'?');
         let in_addresses = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
         let can_match = Cidr::parse(body).is_ok()
             || (body.bytes().any(wild)
                 && body.bytes().all(|byte| wild(byte) || in_addresses(byte)));
         if can_match {
-            continue;
+            some_can_match |= negated.is_none();
+        } else if negated.is_none() && is_host_name(body) {
+            names.push(body);
+        } else {
+            return Err(CidrError::MatchesNothing(entry.to_owned()));
         }
-        if !is_host_name(body) {
-            return Err(CidrError::MatchesNothing(body.to_owned()));
-        }
-        names.push(body);
     }
-    Ok(names)
+    match names.first() {
+        Some(name) if !some_can_match => Err(CidrError::MatchesNothing((*name).to_owned())),
+        _ => Ok(names),
+    }
 }
 
-/// True if the entry can only be meant as the name of a host, or as a pattern of names: its last
-/// part has a letter, and no character is one of networks or IPv6 addresses alone.
+/// True if the entry can only be meant as the name of a host: its last label has a letter, and no
+/// label is a number, as in an address with a typing error (`10.0.0.x`).
 fn is_host_name(entry: &str) -> bool {
     let last = entry.rsplit('.').next().unwrap_or_default();
+    let is_number = |label: &str| {
+        inet_aton_part(label).is_some() || label.bytes().all(|byte| byte.is_ascii_digit())
+    };
     last.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && entry
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.*?".contains(&byte))
+        && entry.split('.').all(|label| {
+            !is_number(label)
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        })
 }
 
 /// Checks a list that is also matched against host names: `from=` and the host part of

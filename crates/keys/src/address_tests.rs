@@ -222,12 +222,12 @@ fn a_list_of_addresses_holds_nothing_that_no_address_matches() {
     ] {
         assert_eq!(check_address_list(good), Ok(Vec::new()), "{good}");
     }
-    // Names match no address, and the check returns them.
+    // Names beside what can match are accepted, and the check returns them.
     for (list, names) in [
         ("10.0.0.0/8,host.example.com", vec!["host.example.com"]),
         (
-            "!localhost,*.example.com,::1",
-            vec!["localhost", "*.example.com"],
+            "localhost,!10.1.0.0/16,h-1.example.com,10.*",
+            vec!["localhost", "h-1.example.com"],
         ),
     ] {
         assert_eq!(check_address_list(list), Ok(names), "{list}");
@@ -240,6 +240,24 @@ fn a_list_of_addresses_holds_nothing_that_no_address_matches() {
         "10.0.0.0/x",
         "10.0.0.300",
         "*,!10.0.0.0/x",
+        // A negated name or a pattern of names.
+        "10.0.0.0/8,!localhost",
+        "10.0.0.0/8,!host.example.com",
+        "10.0.0.0/8,*.example.com",
+        // Names beside nothing that can match.
+        "localhost",
+        "host.example.com,localhost",
+        "host.example.com,!10.0.0.0/8",
+        // Addresses with typing errors.
+        "::1,10.0.0.x",
+        "::1,10.0.x.1",
+        "::1,10.0.0.1x.2",
+        "::1,0x10.0.0.x",
+        "::1,089.x",
+        "::1,10.0.0.0.0",
+        "::1,256.0.0.300",
+        "::1,10..x",
+        "::1,host.",
     ] {
         assert!(
             matches!(check_address_list(bad), Err(CidrError::MatchesNothing(_))),

@@ -327,11 +327,13 @@ fn blocks_of_addresses_apply_to_whom_they_apply_at_openssh() {
         ("10.1.2.*", Some(true), Some(true)),
         ("10.0.0.1/8", None, None),
         ("10.0.0.0/33", None, None),
-        // Ours refuses addresses and networks that can match nobody, because the author intended a match.
+        // Ours refuses entries and lists that can match nobody, because the author intended a match.
         ("10.0.0.0/200", None, Some(false)),
         ("10.0.0.0/x", None, Some(false)),
         ("10.0.0.0/+8", None, Some(false)),
-        ("localhost", Some(false), Some(false)),
+        ("localhost", None, Some(false)),
+        ("10.0.0.0/8,!host.example.com", None, Some(true)),
+        ("10.0.0.0/8,192.168.0.x", None, Some(true)),
         ("10.0.0.0/8,host.example.com", Some(true), Some(true)),
         ("10.1.2.300", None, Some(false)),
     ];

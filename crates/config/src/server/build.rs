@@ -105,7 +105,11 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
     let enabled = |method: &str| match method.split(':').next().unwrap_or_default() {
         "publickey" => options.authentication.pubkey_authentication,
         "hostbased" => options.authentication.hostbased_authentication,
-        "gssapi-with-mic" | "gssapi-keyex" => options.authentication.gssapi_authentication,
+        "gssapi-with-mic" => options.authentication.gssapi_authentication,
+        "gssapi-keyex" => {
+            options.authentication.gssapi_authentication
+                && options.authentication.gssapi_key_exchange
+        }
         "password" => options.authentication.password_authentication,
         "keyboard-interactive" => options.authentication.kbd_interactive_authentication,
         // A chain with `none` is never complete, which can be intended: nobody logs in, except

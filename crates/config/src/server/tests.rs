@@ -562,6 +562,14 @@ fn combinations_that_cannot_work() {
     assert!(try_load("AuthenticationMethods gssapi-with-mic\n").is_err());
     let by_ticket = "AuthenticationMethods gssapi-with-mic\nGSSAPIAuthentication yes\n";
     assert!(try_load(by_ticket).is_ok());
+    // gssapi-keyex needs such a key exchange, too.
+    let by_exchange = "AuthenticationMethods gssapi-keyex\n";
+    for one_is_off in ["GSSAPIAuthentication yes\n", "GSSAPIKeyExchange yes\n", ""] {
+        let said = refusal(&format!("{by_exchange}{one_is_off}"));
+        assert!(said.contains("cannot be satisfied"), "{one_is_off}");
+    }
+    let both = format!("{by_exchange}GSSAPIAuthentication yes\nGSSAPIKeyExchange yes\n");
+    assert!(try_load(&both).is_ok());
     assert!(try_load("AuthenticationMethods hostbased\n").is_err());
     assert!(try_load("AuthenticationMethods hostbased\nHostbasedAuthentication yes\n").is_ok());
     assert!(refusal("Ciphers -*\n").contains("leaves no algorithm"));

@@ -130,8 +130,8 @@ pub(super) const MORE_HERE: &[i64] = &[
 pub(super) const MORE_HERE: &[i64] = &[libc::SYS_renameat];
 #[cfg(target_arch = "riscv64")]
 pub(super) const MORE_HERE: &[i64] = &[];
-/// The same that ppc64le and s390x have.
-#[cfg(any(target_arch = "powerpc64", target_arch = "s390x"))]
+/// The same that ppc64le has.
+#[cfg(target_arch = "powerpc64")]
 pub(super) const MORE_HERE: &[i64] = &[
     libc::SYS_unlink,
     libc::SYS_mkdir,

@@ -1,6 +1,6 @@
 //! Arguments of keywords: valid, borderline and invalid samples, and small damage.
 
-use config::algorithms::{Class, LEFT_OUT, Side};
+use config::algorithms::{Class, Side};
 use config::value::{Keyword, Kind};
 
 use interop::random::Random;
@@ -482,7 +482,11 @@ fn algorithms(random: &mut Random, class: Class, side: Side, is_odd: bool) -> St
         let name = match random.below(10) {
             0..=4 => random.pick(usual).to_owned(),
             5..=7 => random.pick(known).to_owned(),
-            8 if is_odd => random.pick(LEFT_OUT).to_owned(),
+            // Names of other lists, too.
+            8 if is_odd => {
+                let class = *random.pick_of(&[Class::Cipher, Class::HostKey, Class::GssKex]);
+                random.pick(class.left_out()).to_owned()
+            }
             9 if is_odd => random
                 .pick(&[
                     "",
