@@ -30,7 +30,7 @@ mount --bind "$FILES/hosts" /etc/hosts || exit 91
 hostname "$NAME" || exit 92
 start_server "$FILES/log" $SSHD -D -e -f "$FILES/sshd_config" -p "$PORT"
 if [ -n "$AGENT" ]; then
-    as_guest ssh-agent -D -a "$AGENT" >"$FILES/agent" 2>&1 &
+    as_guest ssh-agent -d -a "$AGENT" >"$FILES/agent" 2>&1 &
     agent=$!
     until [ -S "$AGENT" ]; do sleep 0.1; done
 fi

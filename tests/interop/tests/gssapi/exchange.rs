@@ -326,7 +326,7 @@ fn chains_name_the_method_and_it_needs_the_exchange() {
 fn an_agent_is_forwarded_without_a_host_key() {
     let Some(mut case) = case() else { return };
     case.agent = case.guest.home().join("agent").display().to_string();
-    case.command = "ssh-add -l";
+    case.command = "ssh-add -l; ssh-add -s /usr/lib/none.so </dev/null";
     let agent = format!("-oIdentityAgent={}", case.agent);
     for (client, server) in couples() {
         let ended = case.run(client, server, &with(&["-A", &agent]));
@@ -336,6 +336,12 @@ fn an_agent_is_forwarded_without_a_host_key() {
             ended.output.contains("The agent has no identities."),
             "{which}"
         );
+        // OpenSSH's client does not bind the connection, which OpenSSH's agent then takes for a local one.
+        if client == Kind::Fulmar {
+            let said = fs::read_to_string(case.files.join("agent")).unwrap();
+            let refused = "remote addition of providers is disabled";
+            assert!(said.contains(refused), "{which} {said}");
+        }
         let _ = fs::remove_file(&case.agent);
     }
 }
