@@ -188,7 +188,7 @@ fn a_fulmar_is_asked_for_it_before_it_has_greeted() {
     let to = scratch.join("to");
     let outcome = scp(&site, &[&there(&from), &here(&to)]);
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
-    let line = format!("request 3: open-read \"{}\"", here(&from));
+    let line = format!("request 4: open-read \"{}\"", here(&from));
     let daemon = &site.running.daemon;
     let told = until(interop::process::COMMAND_LIMIT, || {
         daemon.log().contains(&line)
