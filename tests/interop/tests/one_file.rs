@@ -177,8 +177,8 @@ fn a_file_that_is_shorter_than_it_says_comes_as_it_is() {
     }
 }
 
-/// The first request is the second message, that for the file the third: if either had waited for
-/// VERSION, the only request for the path would be to open it.
+/// The combined request for the file is the fourth message, after LSTAT: if it had waited for VERSION,
+/// the only request for the path would be to open it.
 #[test]
 fn a_fulmar_is_asked_for_it_before_it_has_greeted() {
     let lines = "LogLevel DEBUG1\nSubsystem sftp internal-sftp -l DEBUG1\n";
