@@ -84,7 +84,7 @@ fn a_file_comes_whole_in_whatever_pieces() {
             let (heard, adversary) = get(nature, &content, &to);
             assert!(heard.errors.is_empty(), "{:?}", heard.errors);
             assert!(heard.good == 1 && fs::read(&to).unwrap() == content);
-            assert_eq!(adversary.log, ["OPEN-READ /file"]);
+            assert_eq!(adversary.log, ["STAT /file", "OPEN-READ /file"]);
             // An existing file is replaced the next time.
             fs::write(&to, bytes(2_000_000)).unwrap();
         }
@@ -190,7 +190,7 @@ fn a_small_file_is_as_long_as_what_came() {
             let (heard, adversary) = get(nature, &bytes(len), &to);
             assert!(heard.errors.is_empty(), "{size} {len}: {:?}", heard.errors);
             assert!(fs::read(&to).unwrap() == bytes(len), "{size} {len}");
-            assert_eq!(adversary.log, ["OPEN-READ /file"], "{size} {len}");
+            assert_eq!(adversary.log, ["STAT /file", "OPEN-READ /file"], "{size} {len}");
         }
     }
     // A file larger than claimed and not small is written before it is complete.
@@ -246,8 +246,8 @@ fn what_fails_before_it_is_worth_it_leaves_the_local_file_as_it_was() {
         assert!(result.is_err() && is_mine(), "{answers}");
         lost += 1;
     }
-    // INIT, the request, three parts, the end.
-    assert_eq!(lost, 6);
+    // INIT, LSTAT, the request, three parts, the end.
+    assert_eq!(lost, 7);
 }
 
 #[test]
