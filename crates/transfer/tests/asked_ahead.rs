@@ -190,7 +190,11 @@ fn a_small_file_is_as_long_as_what_came() {
             let (heard, adversary) = get(nature, &bytes(len), &to);
             assert!(heard.errors.is_empty(), "{size} {len}: {:?}", heard.errors);
             assert!(fs::read(&to).unwrap() == bytes(len), "{size} {len}");
-            assert_eq!(adversary.log, ["STAT /file", "OPEN-READ /file"], "{size} {len}");
+            assert_eq!(
+                adversary.log,
+                ["STAT /file", "OPEN-READ /file"],
+                "{size} {len}"
+            );
         }
     }
     // A file larger than claimed and not small is written before it is complete.
