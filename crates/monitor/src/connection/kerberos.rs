@@ -87,7 +87,7 @@ fn ids_of(account: &Account) -> Option<UserIds> {
     sys::process::is_root().then(|| account.credentials().into())
 }
 
-/// A credential that a client has delegated, after its MIC.
+/// A credential that a client has delegated. After a login a MIC has proved the client; after a rekey nothing has.
 #[derive(Debug)]
 pub(crate) struct Delegated {
     /// The exported name of the principal whose credential it is.
@@ -107,7 +107,7 @@ impl Delegated {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CredentialCache {
     path: String,
-    /// The exported name of the principal that has proved itself by a MIC.
+    /// The exported name of the principal whose MIC was verified in the login.
     owner: Vec<u8>,
 }
 
