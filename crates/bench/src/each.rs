@@ -11,7 +11,7 @@ use super::idle::{REST, proportional_kib};
 use super::options::BenchRow;
 use super::rounds::{Bench, Miss, Sample};
 use super::words::kill;
-use crate::harness::{Harness, ServerHost, program};
+use crate::harness::{Harness, program};
 
 /// Default number of rounds.
 const ROUNDS: usize = 3;
@@ -114,7 +114,7 @@ impl Tool {
 
 /// Measures each program.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
-    let mut harness = bench.harness(0, &ServerHost::here(), LINES)?;
+    let mut harness = bench.harness(0, &bench.servers, LINES)?;
     name_hosts(&harness).map_err(|error| error.to_string())?;
     harness.serve().map_err(|error| error.to_string())?;
     let group = BenchGroup {
