@@ -10,7 +10,8 @@ mod test;
 
 const USAGE: &str = "\
 usage: cargo xtask check | test [...] | bench [--bless] | interop [--all] | regress [...] |
-       differ KIND | endurance | man | surface [FOLDER] | order [--check] [PROGRAM] | package [...] | semver
+       differ KIND | endurance | man | surface [FOLDER] | order [--check] [PROGRAM] | package [...] |
+       semver [REVISION]
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   test     all tests, several test programs at once: [--jobs N] [NAME...]; NAME is the beginning
@@ -36,7 +37,7 @@ usage: cargo xtask check | test [...] | bench [--bless] | interop [--all] | regr
            [deb] [rpm] [tarball] [all] [--out FOLDER] [--sign KEY] [--maintainer NAME]
            [--profile NAME]; without a kind deb and rpm;
            FULMAR_BIN, for the tarball FULMAR_STATIC_BIN: a binary that is already built
-  semver   compares the public interface of the library with the last tag (cargo-semver-checks)
+  semver   compares the public interface of the library with the last tag, or REVISION (cargo-semver-checks)
 ";
 
 use std::process::ExitCode;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         Some("endurance") => programs::endurance(args.get(1..).unwrap_or_default()),
         Some("man") => programs::man(),
         Some("surface") => programs::surface(args.get(1..).unwrap_or_default()),
-        Some("semver") => programs::semver(),
+        Some("semver") => programs::semver(args.get(1..).unwrap_or_default()),
         Some("package") => exit(package::run(args.get(1..).unwrap_or_default())),
         Some("order") => exit(order::run(args.get(1..).unwrap_or_default())),
         _ => {

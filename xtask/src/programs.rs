@@ -77,19 +77,20 @@ pub fn surface(arguments: &[String]) -> ExitCode {
     run([pages])
 }
 
-/// `cargo xtask semver`: compares the public interface of the library with the last tag, by
-/// cargo-semver-checks.
-pub fn semver() -> ExitCode {
-    let mut describe = Command::new("git");
-    describe.args(["describe", "--tags", "--abbrev=0"]);
-    let tag = match describe.current_dir(ROOT).output() {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).trim().to_owned()
-        }
+/// `cargo xtask semver [REVISION]`: compares the public interface of the library with that of a revision of
+/// Git, the last tag if none is named, by cargo-semver-checks.
+pub fn semver(args: &[String]) -> ExitCode {
+    let baseline = match args {
+        [] => last_tag(),
+        [revision] => Some(revision.clone()),
         _ => {
-            println!("xtask semver: no tag to compare with");
-            return ExitCode::SUCCESS;
+            eprintln!("usage: cargo xtask semver [REVISION]");
+            return ExitCode::from(2);
         }
+    };
+    let Some(baseline) = baseline else {
+        println!("xtask semver: no tag to compare with; name a revision");
+        return ExitCode::SUCCESS;
     };
     let mut version = cargo();
     version.args(["semver-checks", "--version"]);
@@ -97,10 +98,19 @@ pub fn semver() -> ExitCode {
         eprintln!("xtask semver: cargo install --locked cargo-semver-checks");
         return ExitCode::FAILURE;
     }
-    println!("xtask semver: fulmar since {tag}");
+    println!("xtask semver: fulmar since {baseline}");
     let mut checks = cargo();
-    checks.args(["semver-checks", "-p", "fulmar", "--baseline-rev", &tag]);
+    checks.args(["semver-checks", "-p", "fulmar", "--baseline-rev", &baseline]);
     run([checks])
+}
+
+/// The newest tag that the checked-out commit has.
+fn last_tag() -> Option<String> {
+    let mut describe = Command::new("git");
+    describe.args(["describe", "--tags", "--abbrev=0"]);
+    let output = describe.current_dir(ROOT).output().ok()?;
+    let tag = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !tag.is_empty()).then_some(tag)
 }
 
 fn cargo() -> Command {
