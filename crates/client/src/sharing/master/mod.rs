@@ -102,7 +102,8 @@ pub(crate) struct Master {
     /// number.
     unanswered: Vec<(u64, u32, u64)>,
     probe: Option<Probe>,
-    /// Bytes received, and when they were last found to have grown.
+    /// Bytes received, and when they were last found to have grown, by [`sys::time::boot_ms`]: in a machine that slept
+    /// the other end may have gone meanwhile.
     heard: (u64, Millis),
     /// The end of the time for which a persisting master waits for passengers.
     idle_until: Option<Millis>,
@@ -181,7 +182,7 @@ impl Master {
     pub(crate) fn start(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
         // Each session has several descriptors.
         let _ = sys::process::raise_open_files();
-        self.heard = (driver.wire_bytes().0, driver.now());
+        self.heard = (driver.wire_bytes().0, sys::time::boot_ms());
         self.watch_listener(true, driver)
     }
 
@@ -307,7 +308,7 @@ impl Master {
         self.serve_proxies(forwards, driver);
         let received = driver.wire_bytes().0;
         if received != self.heard.0 {
-            self.heard = (received, driver.now());
+            self.heard = (received, sys::time::boot_ms());
             self.look_for_life(driver);
         }
         let ControlPersist::Seconds(seconds) = self.settings.persist else {
@@ -528,7 +529,8 @@ impl Master {
     fn alive(&mut self, serial: u64, id: u32, driver: &mut Driver) {
         let now = driver.now();
         let received = driver.wire_bytes().0;
-        let is_fresh = received != self.heard.0 || now.saturating_sub(self.heard.1) < SILENCE_MS;
+        let silent_ms = sys::time::boot_ms().saturating_sub(self.heard.1);
+        let is_fresh = received != self.heard.0 || silent_ms < SILENCE_MS;
         if is_fresh && self.probe.is_none() {
             let alive = MasterReply::Alive(id, std::process::id());
             self.answer(serial, &alive, driver);
@@ -570,7 +572,7 @@ impl Master {
             driver.set_timer(TOKEN_PROBE, Some(now + probe.pause_ms));
             return;
         }
-        self.heard = (received, now);
+        self.heard = (received, sys::time::boot_ms());
         driver.set_timer(TOKEN_PROBE, None);
         let waiting = self.probe.take().map(|probe| probe.waiting);
         for (serial, id) in waiting.unwrap_or_default() {
