@@ -187,7 +187,9 @@ fn library_of_user() -> Result<Gss, GssFailure> {
 fn initiate(control: &OwnedFd, terms: &InitiatorTerms) -> Result<(), GssFailure> {
     let gss = library_of_user()?;
     let identity = terms.identity.as_deref();
-    let context = gss.initiator(&terms.service, terms.delegates, identity)?;
+    let mut context = gss.initiator(&terms.service, terms.delegates, identity)?;
+    let first = context.step(&[])?;
+    say(control, &HelperReply::Step(first.into()))?;
     serve_initiator(control, &gss, context)
 }
 
@@ -209,6 +211,9 @@ fn check_password(control: &OwnedFd, ids: Option<UserIds>) -> Result<(), GssFail
     };
     let context = gss.initiator_by_password(&user, &password, &sys::gss::own_service())?;
     drop(password);
+    // Before the context adds its own ticket.
+    let credential = ExportedCredential(context.exported_credential()?);
+    say(control, &HelperReply::Credential(credential))?;
     serve_initiator(control, &gss, context)
 }
 
@@ -217,8 +222,6 @@ fn serve_initiator(
     gss: &Gss,
     mut context: GssInitiator<'_>,
 ) -> Result<(), GssFailure> {
-    let first = context.step(&[])?;
-    say(control, &HelperReply::Step(first.into()))?;
     while let Some(request) = next(control)? {
         let reply = initiator_reply(gss, &mut context, request);
         say(control, &reply.unwrap_or_else(HelperReply::Failed))?;
@@ -238,9 +241,6 @@ fn initiator_reply(
             context.verify(&data, &mic)?;
             Ok(HelperReply::Done)
         }
-        HelperRequest::Export => Ok(HelperReply::Credential(ExportedCredential(
-            context.exported_credential()?,
-        ))),
         HelperRequest::Inquire { identity } => Ok(HelperReply::Cached(
             gss.credential_state(identity.as_deref())?.into(),
         )),

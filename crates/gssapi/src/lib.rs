@@ -306,29 +306,29 @@ impl PasswordCheck {
         password: &[u8],
         acceptor: impl FnOnce() -> Result<KerberosAcceptor, GssFailure>,
     ) -> Result<Client, GssFailure> {
-        let mut step = self.0.step(&HelperRequest::Password {
+        let credential = match self.0.call(&HelperRequest::Password {
             user: user.to_owned(),
             password: zeroize::Zeroizing::new(password.to_vec()),
-        })?;
+        })? {
+            HelperReply::Credential(credential) => credential.0,
+            _ => return Err(unexpected()),
+        };
         let acceptor = acceptor()?;
+        let mut token = Vec::new();
         for _ in 0..MAX_STEPS {
-            if step.token.is_empty() {
-                break;
+            token = self.0.step(&HelperRequest::Token { token })?.token;
+            if !token.is_empty() {
+                token = acceptor.step(token)?.token;
             }
-            let token = acceptor.step(step.token)?.token;
             if token.is_empty() {
                 break;
             }
-            step = self.0.step(&HelperRequest::Token { token })?;
         }
         // The acceptor keeps no record of tokens that it has seen. That this one is no copy is proved by the MIC of
         // a number that was never used before.
         let number = crypto::random::bytes::<32>().to_vec();
         let mut client = acceptor.verify(number.clone(), self.0.mic(number)?)?;
-        match self.0.call(&HelperRequest::Export)? {
-            HelperReply::Credential(credential) => client.credential = Some(credential.0),
-            _ => return Err(unexpected()),
-        }
+        client.credential = Some(credential);
         Ok(client)
     }
 }

@@ -117,7 +117,7 @@ impl From<io::Error> for GssFailure {
 }
 
 /// A request. The first one decides what the helper is. `Password` may follow `CheckPassword` alone; `Token`, `Sign`,
-/// `Verify`, `Whom`, `Export` and `Inquire` follow what begins a context.
+/// `Verify`, `Whom` and `Inquire` follow what begins a context.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum HelperRequest {
     Initiate(InitiatorTerms),
@@ -148,13 +148,11 @@ pub(crate) enum HelperRequest {
     CheckPassword {
         ids: Option<UserIds>,
     },
-    /// Begins a context with this machine's own service, with the credentials for a password.
+    /// Gets the credentials for a password. An empty token then begins a context with this machine's own service.
     Password {
         user: String,
         password: Zeroizing<Vec<u8>>,
     },
-    /// Exports the credentials for a password.
-    Export,
     /// Looks at the user's credentials.
     Inquire {
         identity: Option<String>,
@@ -291,9 +289,8 @@ impl HelperRequest {
                 out.put_string(user.as_bytes());
                 out.put_string(password);
             }
-            Self::Export => out.put_u8(10),
             Self::Inquire { identity } => {
-                out.put_u8(11);
+                out.put_u8(10);
                 put_optional(out, identity.as_deref());
             }
         })
@@ -341,8 +338,7 @@ impl HelperRequest {
                 user: text(reader)?,
                 password: Zeroizing::new(bytes(reader)?),
             },
-            10 => Self::Export,
-            11 => Self::Inquire {
+            10 => Self::Inquire {
                 identity: optional(reader)?,
             },
             _ => return Err(DecodeError::Malformed("unknown request")),
@@ -473,7 +469,6 @@ mod tests {
                 user: "u".into(),
                 password: Zeroizing::new(vec![7; 6]),
             },
-            HelperRequest::Export,
             HelperRequest::Inquire {
                 identity: Some("a@B".into()),
             },

@@ -8,7 +8,7 @@ use gssapi::{AcceptorTerms, Client, GssFailure, KerberosAcceptor, PasswordCheck,
 use sys::process::{AsUser, SelfExe};
 use zeroize::Zeroizing;
 
-use config::server::{AuthenticationOptions, ServerOptions};
+use config::server::ServerOptions;
 
 use super::accounts::Account;
 use crate::log::Log;
@@ -153,10 +153,10 @@ impl Delegated {
     }
 
     /// True if it is removed at the end of the session.
-    pub(crate) fn is_cleaned(&self, options: &AuthenticationOptions) -> bool {
+    pub(crate) fn is_cleaned(&self, options: &ServerOptions) -> bool {
         match self.is_by_password {
-            true => options.kerberos_ticket_cleanup,
-            false => options.gssapi_cleanup_credentials,
+            true => options.authentication.kerberos_ticket_cleanup,
+            false => options.authentication.gssapi_cleanup_credentials,
         }
     }
 }

@@ -113,7 +113,7 @@ impl Terms {
             cleans_credentials: user
                 .delegated
                 .as_ref()
-                .is_some_and(|delegated| delegated.is_cleaned(&options.authentication)),
+                .is_some_and(|delegated| delegated.is_cleaned(options)),
             tickets: TicketTerms {
                 takes_delegated: options.authentication.gssapi_store_credentials_on_rekey
                     && options.authentication.gssapi_delegate_credentials,

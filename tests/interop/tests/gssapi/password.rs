@@ -8,7 +8,7 @@ use std::time::Duration;
 use interop::account::uid_of;
 use interop::peers::ours::{Kind, couples};
 use interop::process::Input;
-use interop::realm::{PASSWORD, REALM, Realm};
+use interop::realm::{HOST, PASSWORD, REALM, Realm};
 use interop::scratch::until;
 use interop::site::finish;
 
@@ -28,6 +28,7 @@ const SERVERS: [Kind; 2] = [Kind::OpenSsh, Kind::Fulmar];
 
 fn case() -> Option<Case> {
     let mut case = Case::new()?;
+    case.command = r#"echo "cache=$KRB5CCNAME"; klist"#;
     // The client has no ticket.
     case.cache = "FILE:/nonexistent/cache".to_owned();
     Some(case)
@@ -73,6 +74,8 @@ fn a_password_of_the_realm_lets_in_and_its_tickets_are_those_of_the_session() {
             let which = format!("{couple:?} {lines}: {ended:?}");
             assert!(ended.logged_in, "{which}");
             assert!(ended.output.contains(&principal), "{which}");
+            // The ticket that proved the KDC is not the user's.
+            assert!(!ended.output.contains(HOST), "{which}");
             let accepted = format!("Accepted password for {} from", case.guest.name);
             assert!(ended.log.contains(&accepted), "{which}");
             let path = ended.cache().expect(&which);
