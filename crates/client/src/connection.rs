@@ -19,6 +19,7 @@ use crate::flags::Flags;
 use crate::forward::SessionForwards;
 use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
+use crate::kerberos;
 use crate::log::{debug1, error};
 use crate::login::{self, LoginOpening, LoginRecords, Secured};
 use crate::pipelining::{
@@ -435,6 +436,7 @@ impl OneConnection<'_> {
             .with_master(master)
             .with_quality(options.connection.ip_qos, self.begins_interactive())
             .with_early(early)
+            .following_renewals(kerberos::follows_renewals(options))
             .starting_at_once(at_once);
         session.rotate_host_keys(checker, rotation);
         Box::new(session)

@@ -1,9 +1,12 @@
 //! The user's Kerberos tickets, in processes of the crate `gssapi`: where they may be, for whom they are used, and the
 //! contexts of key exchanges by GSS-API (RFC 4462 §2, RFC 8732).
 //!
-//! Invariants: credentials are delegated in the first exchange alone; the context of each exchange is established
+//! Invariants: credentials are delegated in the first exchange, and later only if they were renewed
+//! (GSSAPIRenewalForcesRekey); the context of each exchange is established
 //! with mutual authentication before its MIC counts; a process is awaited for a limited time and ends with its
 //! exchange, that of the first one with the login.
+
+mod renewal;
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,11 +19,16 @@ use gssapi::{ContextStep, GssFailure, InitiatorTerms, KerberosInitiator};
 use crate::error::Peer;
 use crate::log::debug1;
 use crate::text::one_line;
+pub(crate) use renewal::LOOK_MS;
+use renewal::RenewalWatch;
 
 /// Kerberos' configuration, unless KRB5_CONFIG names another.
 const CONFIGURATION: [&str; 2] = ["/etc/krb5.conf", "/etc/krb5.conf.d"];
 /// Variables that name a credential cache, a configuration or a key to get tickets with.
 const VARIABLES: [&str; 3] = ["KRB5CCNAME", "KRB5_CONFIG", "KRB5_CLIENT_KTNAME"];
+/// Longest wait for the first token of a rekey that delegates renewed credentials. The session waits with it;
+/// the KDC that has renewed them answered a moment ago.
+const RENEWAL_WAIT: Duration = Duration::from_secs(5);
 /// Longest wait of a key exchange for the library, which may ask a KDC; ConnectTimeout may be shorter.
 const EXCHANGE_WAIT: Duration = Duration::from_secs(30);
 
@@ -91,6 +99,10 @@ pub(crate) struct KerberosExchanges {
     rekey: Option<KerberosInitiator>,
     /// True if the running exchange is a rekey.
     is_rekey: bool,
+    /// True if renewed credentials are delegated in a rekey.
+    follows_renewals: bool,
+    /// Since the login, if it does.
+    watch: Option<RenewalWatch>,
 }
 
 impl KerberosExchanges {
@@ -119,6 +131,8 @@ impl KerberosExchanges {
                     login: Some(context),
                     rekey: None,
                     is_rekey: false,
+                    follows_renewals: follows_renewals(options),
+                    watch: None,
                 })
             }
             Err(failure) => {
@@ -147,6 +161,27 @@ impl KerberosExchanges {
         context.as_ref().ok_or_else(no_context)
     }
 
+    /// Begins the context that delegates renewed credentials, if there are any.
+    fn begin_renewal(&mut self, now_ms: u64) -> Result<bool, GssFailure> {
+        let Some(watch) = &mut self.watch else {
+            return Ok(false);
+        };
+        let Some(credential) = watch.renewed(now_ms)? else {
+            return Ok(false);
+        };
+        let terms = InitiatorTerms {
+            delegates: true,
+            ..self.terms.clone()
+        };
+        // A rekey whose context fails would end the connection, so the context comes first.
+        let begun = KerberosInitiator::begin(terms, Some(RENEWAL_WAIT));
+        let (context, first) = begun.inspect_err(|_| watch.pause(now_ms))?;
+        watch.delegates(credential);
+        (self.first, self.rekey) = (Some(first), Some(context));
+        self.is_rekey = true;
+        Ok(true)
+    }
+
     fn begin_rekey(&mut self) -> Result<ContextStep, String> {
         let terms = InitiatorTerms {
             delegates: false,
@@ -158,6 +193,12 @@ impl KerberosExchanges {
         self.is_rekey = true;
         Ok(first)
     }
+}
+
+/// True if renewed credentials are to be delegated in rekeys, where key exchanges are by GSS-API.
+pub(crate) fn follows_renewals(options: &ClientOptions) -> bool {
+    let authentication = &options.authentication;
+    authentication.gssapi_renewal_forces_rekey && authentication.gssapi_delegate_credentials
 }
 
 fn no_context() -> String {
@@ -197,7 +238,25 @@ impl GssContexts for KerberosExchanges {
     }
 
     fn logged_in(&mut self) {
-        self.login = None;
+        let Some(context) = self.login.take().filter(|_| self.follows_renewals) else {
+            return;
+        };
+        let identity = self.terms.identity.clone();
+        match context.inquire(identity.clone()) {
+            Ok(credential) => {
+                let now_ms = sys::time::monotonic_ms();
+                self.watch = Some(RenewalWatch::new(credential, identity, now_ms));
+            }
+            Err(failure) => debug_lines(&failure),
+        }
+    }
+
+    fn renews(&mut self) -> bool {
+        let begun = self.begin_renewal(sys::time::monotonic_ms());
+        begun.unwrap_or_else(|failure| {
+            debug_lines(&failure);
+            false
+        })
     }
 }
 

@@ -26,4 +26,11 @@ pub trait GssContexts: Send {
 
     /// Drops the context of the first exchange: the user is logged in.
     fn logged_in(&mut self);
+
+    /// Begins the context of a rekey that delegates credentials which were renewed since the last delegation; false
+    /// if there are none. To be called after the login, while no exchange runs; if true, a rekey must follow at once,
+    /// because the context's first token ages.
+    fn renews(&mut self) -> bool {
+        false
+    }
 }

@@ -10,13 +10,14 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-use sys::gss::{Gss, GssAcceptor, GssError, GssInitiator, GssStep};
+use sys::gss::{CredentialState, Gss, GssAcceptor, GssError, GssInitiator, GssStep};
 use sys::process::Credentials;
 use sys::signals::Signal;
 use zeroize::Zeroizing;
 
 use crate::message::{
-    Client, ContextStep, GssFailure, HelperReply, HelperRequest, MAX_FRAME_BYTES, UserIds,
+    CachedCredential, Client, ContextStep, ExportedCredential, GssFailure, HelperReply,
+    HelperRequest, MAX_FRAME_BYTES, UserIds,
 };
 use crate::{AcceptorTerms, InitiatorTerms};
 
@@ -53,6 +54,8 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
             credential,
             path,
         } => store(ids, &credential, &path).and_then(|()| say(control, &HelperReply::Done)),
+        HelperRequest::CheckPassword { ids } => check_password(control, ids),
+        HelperRequest::Inquire { identity } => inquire(control, identity.as_deref()),
         _ => Err(GssFailure::plain("a request without a context")),
     };
     match served {
@@ -118,6 +121,17 @@ impl From<GssStep> for ContextStep {
     }
 }
 
+impl From<CredentialState> for CachedCredential {
+    fn from(state: CredentialState) -> Self {
+        let now_s = sys::time::realtime_seconds();
+        Self {
+            name: state.name,
+            end_s: now_s.saturating_add(u64::from(state.lifetime_s)),
+            cache: state.cache,
+        }
+    }
+}
+
 fn sandboxed<T>(result: io::Result<T>) -> Result<(), GssFailure> {
     result
         .map(drop)
@@ -162,23 +176,61 @@ fn caches() -> Vec<PathBuf> {
     paths
 }
 
-fn initiate(control: &OwnedFd, terms: &InitiatorTerms) -> Result<(), GssFailure> {
+/// Loads the library in the sandbox of a user's own work.
+fn library_of_user() -> Result<Gss, GssFailure> {
     let mut readable = configuration();
     readable.extend(variable("KRB5_CLIENT_KTNAME").map(PathBuf::from));
     sandboxed(sys::sandbox::gss_user(&readable, &caches()))?;
-    let gss = Gss::load()?;
+    Ok(Gss::load()?)
+}
+
+fn initiate(control: &OwnedFd, terms: &InitiatorTerms) -> Result<(), GssFailure> {
+    let gss = library_of_user()?;
     let identity = terms.identity.as_deref();
     let mut context = gss.initiator(&terms.service, terms.delegates, identity)?;
     let first = context.step(&[])?;
     say(control, &HelperReply::Step(first.into()))?;
+    serve_initiator(control, &gss, context)
+}
+
+/// Looks at the user's credentials, without a context.
+fn inquire(control: &OwnedFd, identity: Option<&str>) -> Result<(), GssFailure> {
+    let gss = library_of_user()?;
+    let state = gss.credential_state(identity)?;
+    say(control, &HelperReply::Cached(state.into()))
+}
+
+/// Waits for a password, in a sandbox with the network and without a file to write.
+fn check_password(control: &OwnedFd, ids: Option<UserIds>) -> Result<(), GssFailure> {
+    become_user(ids)?;
+    sandboxed(sys::sandbox::gss_user(&configuration(), &[]))?;
+    let gss = Gss::load()?;
+    say(control, &HelperReply::Done)?;
+    let Some(HelperRequest::Password { user, password }) = next(control)? else {
+        return Err(GssFailure::plain("no password"));
+    };
+    let context = gss.initiator_by_password(&user, &password, &sys::gss::own_service())?;
+    drop(password);
+    // Before the context adds its own ticket.
+    let credential = ExportedCredential(context.exported_credential()?);
+    say(control, &HelperReply::Credential(credential))?;
+    serve_initiator(control, &gss, context)
+}
+
+fn serve_initiator(
+    control: &OwnedFd,
+    gss: &Gss,
+    mut context: GssInitiator<'_>,
+) -> Result<(), GssFailure> {
     while let Some(request) = next(control)? {
-        let reply = initiator_reply(&mut context, request);
+        let reply = initiator_reply(gss, &mut context, request);
         say(control, &reply.unwrap_or_else(HelperReply::Failed))?;
     }
     Ok(())
 }
 
 fn initiator_reply(
+    gss: &Gss,
     context: &mut GssInitiator<'_>,
     request: HelperRequest,
 ) -> Result<HelperReply, GssFailure> {
@@ -189,6 +241,9 @@ fn initiator_reply(
             context.verify(&data, &mic)?;
             Ok(HelperReply::Done)
         }
+        HelperRequest::Inquire { identity } => Ok(HelperReply::Cached(
+            gss.credential_state(identity.as_deref())?.into(),
+        )),
         _ => Err(GssFailure::plain("no request of an initiator")),
     }
 }

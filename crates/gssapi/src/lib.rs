@@ -2,8 +2,8 @@
 //! exchanges with the method `gssapi-keyex` (RFC 4462 §2 and §4).
 //!
 //! No process with a connection or with keys loads the library. Each of [`KerberosInitiator`], [`KerberosAcceptor`],
-//! [`authorize`] and [`store`] starts a process for it ([`main`], a role of Fulmar's own binary), which
-//! gives up its rights and enters a sandbox of [`sys::sandbox`] before it handles a byte of the peer.
+//! [`PasswordCheck`], [`authorize`], [`inquire`] and [`store`] starts a process for it ([`main`], a role of Fulmar's own
+//! binary), which gives up its rights and enters a sandbox of [`sys::sandbox`] before it handles a byte of the peer.
 //! [`message`] is the protocol between the two.
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
 
 pub use helper::main;
-pub use message::{Client, ContextStep, GssFailure, UserIds};
+pub use message::{CachedCredential, Client, ContextStep, GssFailure, UserIds};
 use message::{HelperReply, HelperRequest, MAX_FRAME_BYTES};
 
 /// First argument of the process that loads the library.
@@ -31,6 +31,8 @@ pub const ROLE: &str = "gssapi-helper";
 const CONTROL_FD: i32 = 3;
 /// Longest wait of a server for an answer of its helper: what it computes takes milliseconds.
 const SERVER_WAIT: Duration = Duration::from_secs(10);
+/// Most tokens of each side for a password; Kerberos needs one.
+const MAX_STEPS: u32 = 4;
 /// The variables with which an administrator names Kerberos' files to a server.
 pub const VARIABLES: [&str; 2] = ["KRB5_CONFIG", "KRB5_KTNAME"];
 
@@ -166,6 +168,13 @@ impl HelperProcess {
         }
     }
 
+    fn cached(&self, identity: Option<String>) -> Result<CachedCredential, GssFailure> {
+        match self.call(&HelperRequest::Inquire { identity })? {
+            HelperReply::Cached(cached) => Ok(cached),
+            _ => Err(unexpected()),
+        }
+    }
+
     fn done(&self, request: &HelperRequest) -> Result<(), GssFailure> {
         match self.call(request)? {
             HelperReply::Done => Ok(()),
@@ -246,6 +255,81 @@ impl KerberosInitiator {
     /// [`GssFailure`] with the library's message; then the server has not proved who it is.
     pub fn verify(&self, data: Vec<u8>, mic: Vec<u8>) -> Result<(), GssFailure> {
         self.0.done(&HelperRequest::Verify { data, mic })
+    }
+
+    /// What the user's credential cache has now for the principal `identity`, or for the default one.
+    ///
+    /// # Errors
+    /// [`GssFailure`] with the library's message.
+    pub fn inquire(&self, identity: Option<String>) -> Result<CachedCredential, GssFailure> {
+        self.0.cached(identity)
+    }
+}
+
+/// What the user's credential cache has for the principal `identity`, or for the default one. Waits for `wait`.
+///
+/// # Errors
+/// [`GssFailure`] with the library's message, for example that there is no cache.
+pub fn inquire(identity: Option<String>, wait: Duration) -> Result<CachedCredential, GssFailure> {
+    HelperProcess::of_user(Some(wait))?.cached(identity)
+}
+
+/// A process of a server that checks a password at the KDC, without rights and without the machine's key. The client's
+/// side of a context whose acceptor has that key: a KDC that does not know the key cannot make the context's ticket.
+#[derive(Debug)]
+pub struct PasswordCheck(HelperProcess);
+
+impl PasswordCheck {
+    /// Starts the process, which changes to `ids` unless it is not root. Each answer is awaited for `wait`.
+    ///
+    /// # Errors
+    /// [`GssFailure`], for example that the library is not installed.
+    pub fn start(
+        executable: &SelfExe,
+        ids: Option<UserIds>,
+        wait: Duration,
+    ) -> Result<Self, GssFailure> {
+        let helper = HelperProcess::of_server(executable, wait)?;
+        helper.done(&HelperRequest::CheckPassword { ids })?;
+        Ok(Self(helper))
+    }
+
+    /// Gets credentials of `user` at the KDC with the password, and with them proves the user to `acceptor`. Returns
+    /// the principal with the credentials.
+    ///
+    /// # Errors
+    /// [`GssFailure`] with the library's message, for example that the password is wrong; then nobody has proved
+    /// anything.
+    pub fn run(
+        &self,
+        user: &str,
+        password: &[u8],
+        acceptor: impl FnOnce() -> Result<KerberosAcceptor, GssFailure>,
+    ) -> Result<Client, GssFailure> {
+        let credential = match self.0.call(&HelperRequest::Password {
+            user: user.to_owned(),
+            password: zeroize::Zeroizing::new(password.to_vec()),
+        })? {
+            HelperReply::Credential(credential) => credential.0,
+            _ => return Err(unexpected()),
+        };
+        let acceptor = acceptor()?;
+        let mut token = Vec::new();
+        for _ in 0..MAX_STEPS {
+            token = self.0.step(&HelperRequest::Token { token })?.token;
+            if !token.is_empty() {
+                token = acceptor.step(token)?.token;
+            }
+            if token.is_empty() {
+                break;
+            }
+        }
+        // The acceptor keeps no record of tokens that it has seen. That this one is no copy is proved by the MIC of
+        // a number that was never used before.
+        let number = crypto::random::bytes::<32>().to_vec();
+        let mut client = acceptor.verify(number.clone(), self.0.mic(number)?)?;
+        client.credential = Some(credential);
+        Ok(client)
     }
 }
 

@@ -62,6 +62,27 @@ impl fmt::Debug for Client {
     }
 }
 
+/// A credential in MIT's form, for [`crate::store`].
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ExportedCredential(pub(crate) Zeroizing<Vec<u8>>);
+
+impl fmt::Debug for ExportedCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExportedCredential(..)")
+    }
+}
+
+/// What a user's credential cache has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedCredential {
+    /// The exported name of the principal (RFC 2743 §3.2).
+    pub name: Vec<u8>,
+    /// The end of the ticket-granting ticket, seconds since 1970.
+    pub end_s: u64,
+    /// The name of the default cache (`FILE:/tmp/krb5cc_0`).
+    pub cache: String,
+}
+
 /// Why the library does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GssFailure {
@@ -95,8 +116,8 @@ impl From<io::Error> for GssFailure {
     }
 }
 
-/// A request. The first one decides what the helper is; only `Token`, `Sign`, `Verify` and `Whom` may
-/// follow.
+/// A request. The first one decides what the helper is. `Password` may follow `CheckPassword` alone; `Token`, `Sign`,
+/// `Verify`, `Whom` and `Inquire` follow what begins a context.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum HelperRequest {
     Initiate(InitiatorTerms),
@@ -123,6 +144,19 @@ pub(crate) enum HelperRequest {
     },
     /// Names an acceptor's client.
     Whom,
+    /// Prepares for a password.
+    CheckPassword {
+        ids: Option<UserIds>,
+    },
+    /// Gets the credentials for a password. An empty token then begins a context with this machine's own service.
+    Password {
+        user: String,
+        password: Zeroizing<Vec<u8>>,
+    },
+    /// Looks at the user's credentials.
+    Inquire {
+        identity: Option<String>,
+    },
 }
 
 /// A reply.
@@ -134,6 +168,8 @@ pub(crate) enum HelperReply {
     Client(Client),
     Authorized(bool),
     Failed(GssFailure),
+    Credential(ExportedCredential),
+    Cached(CachedCredential),
 }
 
 /// A frame with the body that `write` writes.
@@ -177,6 +213,20 @@ fn text(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
     Ok(reader.utf8()?.to_owned())
 }
 
+fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
+    out.put_bool(text.is_some());
+    if let Some(text) = text {
+        out.put_string(text.as_bytes());
+    }
+}
+
+fn optional(reader: &mut Reader<'_>) -> Result<Option<String>, DecodeError> {
+    match reader.bool()? {
+        true => text(reader).map(Some),
+        false => Ok(None),
+    }
+}
+
 fn bytes(reader: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
     Ok(reader.string()?.to_vec())
 }
@@ -189,10 +239,7 @@ impl HelperRequest {
                 out.put_u8(0);
                 out.put_string(terms.service.as_bytes());
                 out.put_bool(terms.delegates);
-                out.put_bool(terms.identity.is_some());
-                if let Some(identity) = &terms.identity {
-                    out.put_string(identity.as_bytes());
-                }
+                put_optional(out, terms.identity.as_deref());
             }
             Self::Accept(terms) => {
                 out.put_u8(1);
@@ -231,6 +278,21 @@ impl HelperRequest {
                 out.put_string(mic);
             }
             Self::Whom => out.put_u8(7),
+            Self::CheckPassword { ids } => {
+                out.put_u8(8);
+                put_ids(out, ids.as_ref());
+            }
+            Self::Password { user, password } => {
+                out.put_u8(9);
+                // A buffer that grows would leave a copy of the password in freed memory.
+                out.reserve(user.len() + password.len() + 8);
+                out.put_string(user.as_bytes());
+                out.put_string(password);
+            }
+            Self::Inquire { identity } => {
+                out.put_u8(10);
+                put_optional(out, identity.as_deref());
+            }
         })
     }
 
@@ -242,10 +304,7 @@ impl HelperRequest {
             0 => Self::Initiate(InitiatorTerms {
                 service: text(reader)?,
                 delegates: reader.bool()?,
-                identity: match reader.bool()? {
-                    true => Some(text(reader)?),
-                    false => None,
-                },
+                identity: optional(reader)?,
             }),
             1 => Self::Accept(AcceptorTerms {
                 ids: ids(reader)?,
@@ -274,6 +333,14 @@ impl HelperRequest {
                 mic: bytes(reader)?,
             },
             7 => Self::Whom,
+            8 => Self::CheckPassword { ids: ids(reader)? },
+            9 => Self::Password {
+                user: text(reader)?,
+                password: Zeroizing::new(bytes(reader)?),
+            },
+            10 => Self::Inquire {
+                identity: optional(reader)?,
+            },
             _ => return Err(DecodeError::Malformed("unknown request")),
         };
         std::mem::replace(reader, Reader::new(&[])).finish()?;
@@ -313,6 +380,16 @@ impl HelperReply {
                 out.put_string(failure.reason.as_bytes());
                 out.put_string(&failure.token);
             }
+            Self::Credential(credential) => {
+                out.put_u8(6);
+                out.put_string(&credential.0);
+            }
+            Self::Cached(cached) => {
+                out.put_u8(7);
+                out.put_string(&cached.name);
+                out.put_u64(cached.end_s);
+                out.put_string(cached.cache.as_bytes());
+            }
         })
     }
 
@@ -339,6 +416,12 @@ impl HelperReply {
             5 => Self::Failed(GssFailure {
                 reason: text(reader)?,
                 token: bytes(reader)?,
+            }),
+            6 => Self::Credential(ExportedCredential(Zeroizing::new(bytes(reader)?))),
+            7 => Self::Cached(CachedCredential {
+                name: bytes(reader)?,
+                end_s: reader.u64()?,
+                cache: text(reader)?,
             }),
             _ => return Err(DecodeError::Malformed("unknown reply")),
         };
@@ -381,6 +464,14 @@ mod tests {
                 name: vec![4, 1],
                 user: "u".into(),
             },
+            HelperRequest::CheckPassword { ids: ids.clone() },
+            HelperRequest::Password {
+                user: "u".into(),
+                password: Zeroizing::new(vec![7; 6]),
+            },
+            HelperRequest::Inquire {
+                identity: Some("a@B".into()),
+            },
             HelperRequest::Store {
                 ids,
                 credential: Zeroizing::new(vec![1; 9]),
@@ -413,6 +504,12 @@ mod tests {
                 reason: "no".into(),
                 token: vec![6],
             }),
+            HelperReply::Credential(ExportedCredential(Zeroizing::new(vec![8; 3]))),
+            HelperReply::Cached(CachedCredential {
+                name: vec![4],
+                end_s: 1 << 33,
+                cache: "FILE:/x".into(),
+            }),
         ]
     }
 
@@ -444,5 +541,9 @@ mod tests {
             credential: Some(Zeroizing::new(b"secret".to_vec())),
         };
         assert_eq!(format!("{client:?}"), "Client(a@B)");
+        let exported = ExportedCredential(Zeroizing::new(b"secret".to_vec()));
+        let reply = format!("{:?}", HelperReply::Credential(exported));
+        assert!(!reply.contains("115"), "{reply}");
+        assert!(reply.contains("(..)"), "{reply}");
     }
 }

@@ -2,10 +2,12 @@
 //! of an invented key: no realm is needed to lie.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use crypto::kex::{Initiator, KexAlgorithm};
-use hostile::adversary::Offer;
+use hostile::adversary::{Offer, userauth};
 use hostile::place::Server;
 use interop::account::is_root;
 use interop::process::descendants;
@@ -50,9 +52,17 @@ fn kerberos() -> Vec<u8> {
 
 /// A server that accepts Kerberos; `None` if this machine has no library for it.
 fn server(files: &Scratch, lines: &[&str]) -> Option<Server> {
+    server_with(files, lines, "")
+}
+
+/// The same with this line on the realm in krb5.conf.
+fn server_with(files: &Scratch, lines: &[&str], kdc: &str) -> Option<Server> {
     let configuration = files.write(
         "krb5.conf",
-        "[libdefaults]\n default_realm = FULMAR.TEST\n dns_canonicalize_hostname = false\n",
+        format!(
+            "[libdefaults]\n default_realm = FULMAR.TEST\n dns_canonicalize_hostname = false\n \
+             dns_lookup_kdc = false\n[realms]\n FULMAR.TEST = {{\n{kdc} }}\n"
+        ),
     );
     // The acceptor reads it as the unprivileged user; only the keytab is read as root.
     for (path, mode) in [(files.path(), 0o755), (&configuration, 0o644)] {
@@ -228,32 +238,17 @@ fn an_exchange_that_the_client_leaves_is_a_try() {
     server.still_serves();
 }
 
-#[test]
-fn the_acceptor_has_no_rights_and_exists_only_during_an_exchange() {
-    let files = Scratch::new();
-    let Some(server) = server(&files, &[]) else {
-        return;
-    };
-    let helpers = || -> Vec<u32> {
-        let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm"));
-        descendants(server.daemon.pid())
-            .into_iter()
-            .filter(|pid| name(pid).is_ok_and(|name| name == "gssapi\n"))
-            .collect()
-    };
-    server.leaves_nothing_behind();
-    let user = server.user.clone();
-    let mut adversary = server.ready();
-    adversary.ask(user.as_bytes(), "none", b"");
-    assert_eq!(helpers(), [0_u32; 0]);
-    assert_eq!(
-        adversary.ask(user.as_bytes(), "gssapi-with-mic", &kerberos())[0],
-        60
-    );
-    let [acceptor] = helpers()[..] else {
-        panic!("not one acceptor: {}", server.daemon.log());
-    };
-    let status = fs::read_to_string(format!("/proc/{acceptor}/status")).unwrap();
+/// The processes with the library.
+fn helpers(server: &Server) -> Vec<u32> {
+    let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm"));
+    descendants(server.daemon.pid())
+        .into_iter()
+        .filter(|pid| name(pid).is_ok_and(|name| name == "gssapi\n"))
+        .collect()
+}
+
+fn has_no_rights(pid: u32) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_default().trim().to_owned()
@@ -266,6 +261,80 @@ fn the_acceptor_has_no_rights_and_exists_only_during_an_exchange() {
         assert!(!ids.split_whitespace().any(|id| id == "0"), "{status}");
         assert_eq!(line("CapEff:"), "0000000000000000", "{status}");
     }
+}
+
+#[test]
+fn the_acceptor_has_no_rights_and_exists_only_during_an_exchange() {
+    let files = Scratch::new();
+    let Some(server) = server(&files, &[]) else {
+        return;
+    };
+    server.leaves_nothing_behind();
+    let user = server.user.clone();
+    let mut adversary = server.ready();
     adversary.ask(user.as_bytes(), "none", b"");
-    assert_eq!(helpers(), [0_u32; 0]);
+    assert_eq!(helpers(&server), [0_u32; 0]);
+    assert_eq!(
+        adversary.ask(user.as_bytes(), "gssapi-with-mic", &kerberos())[0],
+        60
+    );
+    let [acceptor] = helpers(&server)[..] else {
+        panic!("not one acceptor: {}", server.daemon.log());
+    };
+    has_no_rights(acceptor);
+    adversary.ask(user.as_bytes(), "none", b"");
+    assert_eq!(helpers(&server), [0_u32; 0]);
+}
+
+/// A KDC that says anything but its protocol lets nobody in.
+#[test]
+fn the_process_that_asks_a_kdc_has_no_rights_and_is_not_awaited_for_ever() {
+    let files = Scratch::new();
+    let kdc = UdpSocket::bind("127.0.0.1:0").unwrap();
+    kdc.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let address = kdc.local_addr().unwrap();
+    // The library also tries TCP, and must not be refused there.
+    let _tcp = std::net::TcpListener::bind(address).unwrap();
+    let lines = [
+        "KerberosAuthentication yes",
+        "KerberosOrLocalPasswd no",
+        "MaxAuthTries 100",
+    ];
+    let Some(server) = server_with(&files, &lines, &format!("  kdc = {address}\n")) else {
+        return;
+    };
+    server.leaves_nothing_behind();
+    let user = server.user.clone();
+    let mut password = vec![0];
+    password.put_string(b"s3cret-w0rd");
+    for user in [user.as_str(), "nosuchuser"] {
+        let mut adversary = server.ready();
+        adversary.send(&userauth(user.as_bytes(), "password", &password));
+        // It asks for the name that was typed. Requests for the name before may be left.
+        let asker = loop {
+            let mut request = [0; 4096];
+            let (length, asker) = kdc.recv_from(&mut request).unwrap();
+            let request = &request[..length];
+            let has = |text: &[u8]| request.windows(text.len()).any(|window| window == text);
+            if has(user.as_bytes()) {
+                break asker;
+            }
+        };
+        let [helper] = helpers(&server)[..] else {
+            panic!("not one process: {}", server.daemon.log());
+        };
+        has_no_rights(helper);
+        for lie in lies() {
+            let _ = kdc.send_to(&lie, asker);
+        }
+        assert_eq!(adversary.answer().first(), Some(&51), "{user}");
+        assert_eq!(helpers(&server), [0_u32; 0]);
+    }
+    let log = server.daemon.log();
+    assert!(
+        !log.contains("Accepted") && !log.contains("s3cret"),
+        "{log}"
+    );
+    server.leaves_nothing_behind();
+    server.still_serves();
 }

@@ -15,7 +15,7 @@ pub const REALM: &str = "FULMAR.TEST";
 /// The name of the host that has a key in [`Realm::keytab`].
 pub const HOST: &str = "gss.test";
 /// The password of all users.
-const PASSWORD: &str = "secret";
+pub const PASSWORD: &str = "secret";
 const PROGRAMS: [&str; 4] = ["krb5kdc", "kadmin.local", "kdb5_util", "kinit"];
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -1,13 +1,17 @@
-//! Logins with Kerberos tickets (gssapi-with-mic) and key exchanges by GSS-API between our programs and OpenSSH's, in a
+//! Logins with Kerberos tickets (gssapi-with-mic), with passwords of the realm and key exchanges by GSS-API between our programs and OpenSSH's, in a
 //! realm of MIT's programs. Each case runs in namespaces of its own, where this machine is called gss.test. Needs
 //! root.
 
 #[path = "gssapi/exchange.rs"]
 mod exchange;
+#[path = "gssapi/password.rs"]
+mod password;
+#[path = "gssapi/silent.rs"]
+mod silent;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -64,6 +68,10 @@ struct Case {
     host_key: String,
     /// Socket of an agent of the guest; empty for none.
     agent: String,
+    /// What the client answers to questions, if it does.
+    answer: Option<String>,
+    /// KRB5_CONFIG instead of that of the realm.
+    configuration: Option<PathBuf>,
 }
 
 /// How a login ended.
@@ -151,6 +159,8 @@ impl Case {
             command: SHOW,
             host_key: fixture::file("host_ed25519").display().to_string(),
             agent: String::new(),
+            answer: None,
+            configuration: None,
         })
     }
 
@@ -175,6 +185,8 @@ impl Case {
         let readable = fs::Permissions::from_mode(0o644);
         fs::set_permissions(self.files.join("client"), readable).unwrap();
         let port = free_port();
+        let own = || self.realm.configuration();
+        let configuration = self.configuration.clone().unwrap_or_else(own);
         let mut command = Command::new("unshare");
         let script = format!("{SHELL_FUNCTIONS}{SCRIPT}");
         command
@@ -191,7 +203,14 @@ impl Case {
             .env("COMMAND", self.command)
             .env("AGENT", &self.agent)
             .env("KRB5CCNAME", &self.cache)
-            .env("KRB5_CONFIG", self.realm.configuration());
+            .env("KRB5_CONFIG", configuration);
+        if let Some(answer) = &self.answer {
+            let script = format!("#!/bin/sh\nprintf '%s\\n' '{answer}'\n");
+            let program = self.guest.write("answer", script, 0o700);
+            command
+                .env("SSH_ASKPASS", program)
+                .env("SSH_ASKPASS_REQUIRE", "force");
+        }
         if !self.keytab.is_empty() {
             command.env("KRB5_KTNAME", self.realm.keytab(&self.keytab));
         }

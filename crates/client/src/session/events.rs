@@ -1,16 +1,17 @@
 //! Handles the connection's events: data without a sink, requests, ends of streams, host keys.
 
-use driver::Notice;
+use driver::{GssContexts, Notice};
 use proto::channel::Request;
 use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
 use super::{
-    ClientSession, Ended, FAILURE, Next, PROOF_MS, TOKEN_LOCAL_END, TOKEN_PROOF, TOKEN_SIGNALS,
-    TOKEN_TERMINAL, What,
+    ClientSession, Ended, FAILURE, Next, PROOF_MS, TOKEN_LOCAL_END, TOKEN_PROOF, TOKEN_RENEWAL,
+    TOKEN_SIGNALS, TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
 use crate::forward::{self, SessionForwards, open_reason};
+use crate::kerberos::LOOK_MS;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::early::Asked;
 use crate::sharing::master::Master;
@@ -51,6 +52,12 @@ impl ClientSession<'_> {
                 ..
             } => {
                 self.wake_local_end()?;
+                Ok(Next::Continue)
+            }
+            Notice::Timer {
+                token: TOKEN_RENEWAL,
+            } => {
+                self.look_for_renewal()?;
                 Ok(Next::Continue)
             }
             Notice::EndpointEnded { .. } => {
@@ -101,6 +108,25 @@ impl ClientSession<'_> {
             Notice::PeerClosed => Err(ClientError::Closed(self.peer.clone())),
             _ => Ok(Next::Continue),
         }
+    }
+
+    pub(super) fn look_for_renewal_later(&mut self) {
+        if self.follows_renewals {
+            let at = self.driver.now() + LOOK_MS;
+            self.driver.set_timer(TOKEN_RENEWAL, Some(at));
+        }
+    }
+
+    /// Starts a rekey that delegates the user's credentials, if they were renewed.
+    fn look_for_renewal(&mut self) -> Result<(), ClientError> {
+        let is_free = !self.driver.connection().awaits_word();
+        if is_free && self.driver.gss().is_some_and(GssContexts::renews) {
+            debug1!("credentials updated - forcing rekey");
+            let now = self.driver.now();
+            self.command(|connection| connection.rekey(now))?;
+        }
+        self.look_for_renewal_later();
+        Ok(())
     }
 
     /// The reader of the local output is gone: informs the command's side (`eow@openssh.com`).

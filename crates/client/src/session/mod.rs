@@ -48,6 +48,7 @@ const TOKEN_RETRY: u64 = 3;
 const TOKEN_KEYSTROKES: u64 = 4;
 const TOKEN_PROOF: u64 = 5;
 const TOKEN_LOCAL_END: u64 = 6;
+const TOKEN_RENEWAL: u64 = 7;
 
 /// Delay before typed input is offered again to a channel that takes no more, milliseconds.
 const RETRY_MS: u64 = 20;
@@ -119,6 +120,8 @@ pub struct ClientSession<'c> {
     /// Shares the connection with other processes.
     master: Option<Master>,
     quality: quality::SocketQuality,
+    /// True if renewed credentials are delegated in a rekey (GSSAPIRenewalForcesRekey).
+    follows_renewals: bool,
     /// The time at which the session began.
     begun_ms: u64,
 }
@@ -151,6 +154,7 @@ impl<'c> ClientSession<'c> {
             leaves_later: None,
             master: None,
             quality: quality::SocketQuality::default(),
+            follows_renewals: false,
             begun_ms,
         }
     }
@@ -160,6 +164,13 @@ impl<'c> ClientSession<'c> {
     #[must_use]
     pub fn with_quality(mut self, ip_qos: IpQos, interactive: bool) -> Self {
         self.quality = quality::SocketQuality::new(ip_qos, interactive);
+        self
+    }
+
+    /// Delegates renewed credentials if `follows`, where the key exchange was by GSS-API.
+    #[must_use]
+    pub(crate) fn following_renewals(mut self, follows: bool) -> Self {
+        self.follows_renewals = follows && self.driver.connection().is_by_gss();
         self
     }
 
@@ -265,6 +276,7 @@ impl<'c> ClientSession<'c> {
             master.start(self.driver)?;
         }
         self.open()?;
+        self.look_for_renewal_later();
         let mut patience = MAX_LINGERS;
         loop {
             self.leave_if_due()?;

@@ -26,7 +26,7 @@ use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
     RekeyLimit, SyslogFacility, TcpKeepAlive, Variable,
 };
-use crate::value::Support::{self, Carried, Deprecated, Ignored, Unsupported};
+use crate::value::Support::{Carried, Deprecated, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Value, Values};
 
 const COUNT: Kind = Kind::Integer {
@@ -95,7 +95,8 @@ keywords! {
         authentication.gssapi_delegate_credentials: bool = GSSAPIDelegateCredentials [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `GSSAPITrustDns`: the ticket is for the name that the DNS gives for the server's address.
         authentication.gssapi_trust_dns: bool = GSSAPITrustDns [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        GSSAPIRenewalForcesRekey [] Kind::Flag, "no", Support::Enabling(&["no"]), Everywhere, First, Line;
+        /// `GSSAPIRenewalForcesRekey`: credentials that were renewed are delegated in a rekey.
+        authentication.gssapi_renewal_forces_rekey: bool = GSSAPIRenewalForcesRekey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `GSSAPIClientIdentity`: the principal whose tickets are used.
         authentication.gssapi_client_identity: Option<String> = GSSAPIClientIdentity [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `GSSAPIServerIdentity`: the name after `host/` of the server's principal.

@@ -14,7 +14,6 @@ const DIFFERENCES: &[Difference] = &[
         "curve25519 first, and none with SHA-1",
     ),
     differs("gssapidelegatecredentials", "newer than 9.2"),
-    differs("kerberos*", "this suite has no Kerberos"),
     differs("pamservicename", "newer than 9.2"),
     differs("persourcepenalt*", "newer than 9.2"),
     differs("refuseconnection", "newer than 9.2"),

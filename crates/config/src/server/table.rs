@@ -94,6 +94,12 @@ keywords! {
         authentication.hostbased_uses_name_from_packet_only: bool = HostbasedUsesNameFromPacketOnly [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `PubkeyAuthentication`.
         authentication.pubkey_authentication: bool = PubkeyAuthentication ["DSAAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        /// `KerberosAuthentication`: passwords are checked at the realm's KDC.
+        authentication.kerberos_authentication: bool = KerberosAuthentication [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        /// `KerberosOrLocalPasswd`: a password that the KDC does not confirm may be that of PAM or the shadow file.
+        authentication.kerberos_or_local_passwd: bool = KerberosOrLocalPasswd [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        /// `KerberosTicketCleanup`: the tickets for a password are removed at the end of the session.
+        authentication.kerberos_ticket_cleanup: bool = KerberosTicketCleanup [] Kind::YesNo, "yes", Carried, Global, First, Line;
         /// `GSSAPIAuthentication`: gssapi-with-mic with Kerberos.
         authentication.gssapi_authentication: bool = GSSAPIAuthentication [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `GSSAPICleanupCredentials`: delegated credentials are removed at the end of the session.
@@ -304,9 +310,8 @@ keywords! {
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Protocol [] Kind::Rest, "", Ignored, Global, First, Never;
-        KerberosAuthentication [] Kind::Rest, "", Unsupported, Everywhere, First, Never;
-        KerberosOrLocalPasswd [
-            "KerberosTicketCleanup" "KerberosGetAFSToken" "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
+        KerberosGetAFSToken [
+            "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
         ] Kind::Rest, "", Unsupported, Global, First, Never;
         UsePrivilegeSeparation [
             "UseLogin" "KeyRegenerationInterval" "ServerKeyBits" "RhostsAuthentication" "CheckMail"

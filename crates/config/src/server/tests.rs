@@ -411,12 +411,12 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
 #[test]
 fn what_only_enables_is_named_with_its_place() {
     let config = load(
-        "X11Forwarding yes\nAllowTcpForwarding remote\nPermitTunnel yes\nLogVerbose kex.c:*:1\nSshdAuthPath /x\nMatch User x\nKerberosAuthentication yes\n",
+        "X11Forwarding yes\nAllowTcpForwarding remote\nPermitTunnel yes\nLogVerbose kex.c:*:1\nSshdAuthPath /x\nKerberosGetAFSToken yes\n",
     );
     let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 2, "{shown:#?}");
     assert!(shown[0].starts_with("/etc/ssh/sshd_config line 5: SshdAuthPath"));
-    assert!(shown[1].contains("Unsupported option KerberosAuthentication"));
+    assert!(shown[1].contains("Unsupported option KerberosGetAFSToken"));
     let quiet = "X11Forwarding yes\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
         AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";
     assert!(load(quiet).warnings().is_empty());

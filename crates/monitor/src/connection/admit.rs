@@ -21,6 +21,8 @@ pub(crate) struct Proof {
     pub(crate) grants: Option<KeyOptions>,
     /// The line for ExposeAuthInfo.
     pub(crate) info: Option<String>,
+    /// True if a KDC has confirmed a password, whose age in the shadow file says nothing then.
+    pub(crate) is_by_kdc: bool,
 }
 
 /// Terminal field of btmp for a login without a terminal.
@@ -93,7 +95,8 @@ pub(crate) fn admit(
         .succeed(method, proof.submethod, proof.key.as_deref());
     if !matches!(progress, ChainProgress::NotAsked) {
         user.auth_info.extend(proof.info);
-        user.by_password |= matches!(method, ChainMethod::Password | ChainMethod::None);
+        user.by_password |=
+            matches!(method, ChainMethod::Password | ChainMethod::None) && !proof.is_by_kdc;
     }
     progress
 }

@@ -296,7 +296,11 @@ impl<'log> RpcChannel<'log> {
         }
     }
 
-    fn time_left(&self) -> Result<Option<Duration>, RpcEnd> {
+    /// The time until the deadline; `None` without one.
+    ///
+    /// # Errors
+    /// [`RpcEnd::Deadline`] if it has passed.
+    pub(crate) fn time_left(&self) -> Result<Option<Duration>, RpcEnd> {
         let Some(at_ms) = self.deadline_ms else {
             return Ok(None);
         };

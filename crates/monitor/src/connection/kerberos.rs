@@ -1,8 +1,10 @@
 //! What the monitor lets the processes of the crate `gssapi` do for a connection: accept a client's
-//! context, ask whether its principal may log in as the user, and keep delegated credentials for the
+//! context, check a password at the KDC, ask whether a principal may log in as the user, and keep credentials for the
 //! session. The monitor never loads the library.
 
-use gssapi::{AcceptorTerms, Client, GssFailure, KerberosAcceptor, UserIds};
+use std::time::Duration;
+
+use gssapi::{AcceptorTerms, Client, GssFailure, KerberosAcceptor, PasswordCheck, UserIds};
 use sys::process::{AsUser, SelfExe};
 use zeroize::Zeroizing;
 
@@ -27,6 +29,13 @@ pub(crate) struct TicketTerms {
 }
 
 impl TicketTerms {
+    /// The ticket that a password's process gets for this machine.
+    const OF_PASSWORDS: Self = Self {
+        is_strict: true,
+        takes_delegated: false,
+        is_mutual: true,
+    };
+
     pub(crate) fn of(options: &ServerOptions, is_mutual: bool) -> Self {
         Self {
             is_strict: options.authentication.gssapi_strict_acceptor_check,
@@ -51,17 +60,43 @@ impl<'n> Kerberos<'n> {
         }
     }
 
-    /// Starts an acceptor.
-    pub(crate) fn acceptor(&self, terms: TicketTerms) -> Result<KerberosAcceptor, GssFailure> {
-        let ids = self.auth_ids.map(|(uid, gid)| UserIds {
+    fn unprivileged(&self) -> Option<UserIds> {
+        self.auth_ids.map(|(uid, gid)| UserIds {
             uid,
             gid,
             groups: vec![gid],
-        });
+        })
+    }
+
+    /// Checks a password of the user with this name at the KDC, for at most `wait` a step, and the KDC by the machine's
+    /// key. Returns the principal with its tickets.
+    ///
+    /// # Errors
+    /// [`GssFailure`]; then nobody has proved anything.
+    pub(crate) fn check_password(
+        &self,
+        user: &str,
+        password: &[u8],
+        wait: Duration,
+        log: &Log,
+    ) -> Result<Client, GssFailure> {
+        let logged = |failure: GssFailure| {
+            log.error(&format!("KerberosAuthentication: {failure}"));
+            failure
+        };
+        let check =
+            PasswordCheck::start(self.executable, self.unprivileged(), wait).map_err(logged)?;
+        check.run(user, password, || {
+            self.acceptor(TicketTerms::OF_PASSWORDS).map_err(logged)
+        })
+    }
+
+    /// Starts an acceptor.
+    pub(crate) fn acceptor(&self, terms: TicketTerms) -> Result<KerberosAcceptor, GssFailure> {
         KerberosAcceptor::start(
             self.executable,
             AcceptorTerms {
-                ids,
+                ids: self.unprivileged(),
                 is_strict: terms.is_strict,
                 takes_delegated: terms.takes_delegated,
                 is_mutual: terms.is_mutual,
@@ -87,19 +122,42 @@ fn ids_of(account: &Account) -> Option<UserIds> {
     sys::process::is_root().then(|| account.credentials().into())
 }
 
-/// A credential that a client has delegated. After a login a MIC has proved the client; after a rekey nothing has.
+/// A credential that a client has delegated, or that a password has got. After a login a MIC has proved the client;
+/// after a rekey nothing has.
 #[derive(Debug)]
 pub(crate) struct Delegated {
     /// The exported name of the principal whose credential it is.
     pub(crate) owner: Vec<u8>,
     pub(crate) credential: Zeroizing<Vec<u8>>,
+    /// True if a password has got it.
+    pub(crate) is_by_password: bool,
 }
 
 impl Delegated {
     /// The credential of a context, if the client has delegated one.
     pub(crate) fn of(client: Client) -> Option<Self> {
         let (owner, credential) = (client.name, client.credential);
-        credential.map(|credential| Self { owner, credential })
+        credential.map(|credential| Self {
+            owner,
+            credential,
+            is_by_password: false,
+        })
+    }
+
+    /// The tickets for a password.
+    pub(crate) fn of_password(client: Client) -> Option<Self> {
+        Self::of(client).map(|delegated| Self {
+            is_by_password: true,
+            ..delegated
+        })
+    }
+
+    /// True if it is removed at the end of the session.
+    pub(crate) fn is_cleaned(&self, options: &ServerOptions) -> bool {
+        match self.is_by_password {
+            true => options.authentication.kerberos_ticket_cleanup,
+            false => options.authentication.gssapi_cleanup_credentials,
+        }
     }
 }
 
@@ -209,6 +267,7 @@ mod tests {
             let delegated = Delegated {
                 owner: owner.to_vec(),
                 credential: Zeroizing::new(vec![1]),
+                is_by_password: false,
             };
             assert_eq!(cache.is_of(&delegated), is_taken);
         }

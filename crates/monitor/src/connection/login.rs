@@ -6,6 +6,7 @@
 
 mod gssapi;
 mod methods;
+mod password;
 
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ struct Label {
     is_question: bool,
     /// True if the client only asked for the methods: `none` as the first request.
     is_probe: bool,
+    /// True if a KDC alone has decided on a password.
+    is_by_kdc: bool,
 }
 
 impl Label {
@@ -75,6 +78,7 @@ impl Label {
             is_tried,
             is_question: false,
             is_probe: false,
+            is_by_kdc: false,
         }
     }
 }
@@ -423,7 +427,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             method: label.method,
             name: user.account().map(|account| account.name.as_str()),
             key: &label.detail,
-            by_pam: asks_pam && user.options.authentication.use_pam,
+            by_pam: asks_pam && user.options.authentication.use_pam && !label.is_by_kdc,
             succeeded,
         };
         audit::attempt(&attempt, self.addresses);

@@ -110,7 +110,10 @@ impl Terms {
             moduli_file: options.algorithms.moduli_file.clone(),
             permit_tty: options.session.permit_tty && key_permits,
             print_last_log: options.session.print_last_log,
-            cleans_credentials: options.authentication.gssapi_cleanup_credentials,
+            cleans_credentials: user
+                .delegated
+                .as_ref()
+                .is_some_and(|delegated| delegated.is_cleaned(options)),
             tickets: TicketTerms {
                 takes_delegated: options.authentication.gssapi_store_credentials_on_rekey
                     && options.authentication.gssapi_delegate_credentials,

@@ -137,11 +137,11 @@ pub(crate) struct LoginUser {
     /// Lines for ExposeAuthInfo.
     pub(crate) auth_info: Vec<String>,
     pub(crate) pam: Option<PamLogin>,
-    /// Credentials that the client has delegated, for the session.
+    /// Credentials that the client has delegated or a password has got, for the session.
     pub(crate) delegated: Option<Delegated>,
     /// True if PAM or the grants have refused the login: no method succeeds any more.
     pub(crate) denied: bool,
-    /// True if a password, possibly empty, was part of the login.
+    /// True if a password of PAM or the shadow file, possibly empty, was part of the login.
     pub(crate) by_password: bool,
     /// True if the password must be changed before anything else.
     pub(crate) password_expired: bool,

@@ -4,7 +4,10 @@
 //! The library is foreign code and parses tokens of the peer: load it only in a process in
 //! [`crate::sandbox::gss_acceptor`] or [`crate::sandbox::gss_user`].
 
+mod credential;
 mod raw;
+
+pub use credential::CredentialState;
 
 use std::ffi::{CStr, CString, OsString, c_int};
 use std::fmt;
@@ -326,13 +329,16 @@ impl Gss {
         delegates: bool,
         identity: Option<&str>,
     ) -> Result<GssInitiator<'_>, GssError> {
-        let credential = match identity {
-            Some(identity) => {
-                let name = self.name(identity.as_bytes(), USER_NAME)?;
-                self.credential(Some(&name), INITIATE, ptr::null())?
-            }
-            None => Credential(self, ptr::null_mut()),
-        };
+        let credential = self.credential_of(identity)?;
+        self.initiator_with(credential, service, delegates)
+    }
+
+    fn initiator_with<'g>(
+        &'g self,
+        credential: Credential<'g>,
+        service: &str,
+        delegates: bool,
+    ) -> Result<GssInitiator<'g>, GssError> {
         Ok(GssInitiator {
             target: self.name(service.as_bytes(), HOST_SERVICE)?,
             credential,
@@ -440,31 +446,7 @@ impl Gss {
             (self.call.import_cred)(&raw mut minor, &raw const token, &raw mut imported.1)
         };
         self.check(major, minor)?;
-        let cache = c_text(cache)?;
-        let pair = RawKeyValue {
-            key: c"ccache".as_ptr(),
-            value: cache.as_ptr(),
-        };
-        let store = RawKeyValueSet {
-            count: 1,
-            elements: &raw const pair,
-        };
-        let mechanism = oid(KERBEROS);
-        // SAFETY: all pointers are to live values or null where gssapi_ext.h permits that.
-        let major = unsafe {
-            (self.call.store_cred_into)(
-                &raw mut minor,
-                imported.1,
-                INITIATE,
-                &raw const mechanism,
-                1,
-                0,
-                &raw const store,
-                ptr::null_mut(),
-                ptr::null_mut(),
-            )
-        };
-        self.check(major, minor)
+        self.store_into(&imported, cache)
     }
 }
 
@@ -720,23 +702,13 @@ impl GssAcceptor<'_> {
         gss.check(major, minor)?;
         let credential = match self.delegated.1.is_null() {
             true => None,
-            false => Some(self.exported_credential()?),
+            false => Some(gss.exported(&self.delegated)?),
         };
         Ok(GssClient {
             principal: String::from_utf8_lossy(principal.bytes()).into_owned(),
             name: name.bytes().to_vec(),
             credential,
         })
-    }
-
-    fn exported_credential(&self) -> Result<Zeroizing<Vec<u8>>, GssError> {
-        let gss = self.context.gss;
-        let (mut minor, mut output) = (0, LibraryBuffer::new(gss));
-        // SAFETY: the credential is the delegated one; the output is empty.
-        let major =
-            unsafe { (gss.call.export_cred)(&raw mut minor, self.delegated.1, &raw mut output.1) };
-        gss.check(major, minor)?;
-        Ok(Zeroizing::new(output.bytes().to_vec()))
     }
 }
 

@@ -80,6 +80,13 @@ functions! {
         *mut u32, Opaque, u32, *const RawOidSet, c_int, *const RawKeyValueSet, *mut Opaque,
         *mut *mut RawOidSet, *mut u32,
     ) -> u32;
+    acquire_cred_with_password = c"gss_acquire_cred_with_password": fn(
+        *mut u32, Opaque, *const RawBuffer, u32, *const RawOidSet, c_int, *mut Opaque,
+        *mut *mut RawOidSet, *mut u32,
+    ) -> u32;
+    inquire_cred = c"gss_inquire_cred": fn(
+        *mut u32, Opaque, *mut Opaque, *mut u32, *mut c_int, *mut *mut RawOidSet,
+    ) -> u32;
     release_cred = c"gss_release_cred": fn(*mut u32, *mut Opaque) -> u32;
     init_sec_context = c"gss_init_sec_context": fn(
         *mut u32, Opaque, *mut Opaque, Opaque, *const RawOid, u32, u32, *mut c_void, *const RawBuffer,
@@ -103,6 +110,7 @@ functions! {
     userok = c"gss_userok": fn(Opaque, *const c_char) -> c_int;
     krb5_init = c"krb5_init_context": fn(*mut Opaque) -> i32;
     krb5_free = c"krb5_free_context": fn(Opaque) -> ();
+    krb5_cc_default_name = c"krb5_cc_default_name": fn(Opaque) -> *const c_char;
     krb5_get_profile = c"krb5_get_profile": fn(Opaque, *mut Opaque) -> i32;
     profile_get_string = c"profile_get_string": fn(
         Opaque, *const c_char, *const c_char, *const c_char, *const c_char, *mut *mut c_char,

@@ -53,7 +53,6 @@ const COMPRESSION_LEVEL: Why = Said("`CompressionLevel` is read (1 to 9); OpenSS
 const CNAMES: Why = Said(
     "An unknown host name is not an error of `ssh -G` with CanonicalizePermittedCNAMEs; OpenSSH exits with 255.",
 );
-const NO_GSSAPI: Why = Said("Values of the Kerberos keywords are not checked");
 const GSSAPI_KEX: Why =
     Said("without those of SHA-1, which GSSAPIKexAlgorithms may name beside others");
 const NO_HOST_KEY: Why = Said("`sshd -T` fails if no host key fits HostKeyAlgorithms");
@@ -225,7 +224,6 @@ pub(crate) const LISTED: &[Listed] = &[
     any("takes", "*gssapikexalgorithms *", GSSAPI_KEX),
     any("refuses", "*gssapikexalgorithms *", GSSAPI_KEX),
     any("prints gssapikexalgorithms", "*", GSSAPI_KEX),
-    server("takes", "kerberos*", NO_GSSAPI),
     any("refuses", "*setenv *=*", NAMELESS),
     any("refuses", "*setenv=*", NAMELESS),
     client("refuses", "tunneldevice *", NAMELESS),

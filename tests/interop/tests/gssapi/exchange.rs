@@ -2,11 +2,12 @@
 //! which have the distributions' patch, on the other side.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use interop::account::uid_of;
 use interop::peers::ours::{Kind, couples};
-use interop::realm::{HOST, REALM};
+use interop::realm::{HOST, PASSWORD, REALM};
 use interop::scratch::until;
 
 use super::{Case, Ended};
@@ -156,7 +157,7 @@ fn credentials_are_delegated_in_the_exchange_and_renewed_by_rekeys_if_the_server
     }
     case.server_options = "GSSAPIKeyExchange yes\nGSSAPIStoreCredentialsOnRekey yes\n";
     case.command = r#"echo "cache=$KRB5CCNAME"; head -c 12000000 /dev/zero; klist >~/after"#;
-    // OpenSSH's client delegates in each exchange, ours in the first.
+    // OpenSSH's client delegates in each exchange, ours only what is new.
     for (client, renews) in [(Kind::OpenSsh, true), (Kind::Fulmar, false)] {
         let ended = case.run(client, Kind::Fulmar, &with(&["-K", "-oRekeyLimit=4M"]));
         let log = &ended.log;
@@ -181,6 +182,60 @@ fn credentials_are_delegated_in_the_exchange_and_renewed_by_rekeys_if_the_server
         .filter(|name| name.starts_with(&ours))
         .collect();
     assert_eq!(left, [""; 0]);
+}
+
+/// The session renews the tickets of its client, and waits for its own to be replaced.
+const RENEW: &str = "sh ~/renew";
+
+fn renewing(case: &Case, seconds: u32) {
+    let (name, configuration) = (&case.guest.name, case.realm.configuration());
+    let script = format!(
+        "export KRB5_CONFIG={}\nbefore=$(klist)\n\
+         echo {PASSWORD} | kinit -f -l 50m -c {} {name} >&2 || exit 9\n\
+         for second in $(seq {seconds}); do\n  echo -n .\n  sleep 1\n  \
+         [ \"$(klist)\" = \"$before\" ] || {{ echo; echo replaced; klist; exit; }}\ndone\n",
+        configuration.display(),
+        case.cache
+    );
+    case.guest.write("renew", script, 0o644);
+}
+
+#[test]
+fn renewed_credentials_replace_those_of_the_session_if_the_client_says_so() {
+    let Some(mut case) = case() else { return };
+    case.server_options = "GSSAPIKeyExchange yes\nGSSAPIStoreCredentialsOnRekey yes\n";
+    case.command = RENEW;
+    let principal = format!("Default principal: {}@{REALM}", case.guest.name);
+    let name = case.guest.name.clone();
+    let follows = "-oGSSAPIRenewalForcesRekey=yes";
+    for (client, server) in couples() {
+        case.cache = case
+            .realm
+            .ticket(&case.guest, &name, &["-f", "-l", "10m"])
+            .unwrap();
+        renewing(&case, 60);
+        let ended = case.run(client, server, &with(&["-K", follows]));
+        let which = format!("{client:?} {server:?}: {ended:?}");
+        assert!(ended.logged_in && by_gss(&ended), "{which}");
+        assert_eq!(exchanges(&ended).len(), 2, "{which}");
+        assert!(
+            ended.said.contains("credentials updated - forcing rekey"),
+            "{which}"
+        );
+        let replaced = ended.output.split_once("\nreplaced\n").map(|(_, now)| now);
+        assert!(replaced.expect(&which).contains(&principal), "{which}");
+    }
+    // Nothing to delegate, or nobody asks for it.
+    for options in [&["-K"][..], &[follows]] {
+        case.cache = case
+            .realm
+            .ticket(&case.guest, &name, &["-f", "-l", "10m"])
+            .unwrap();
+        renewing(&case, 15);
+        let ended = case.run(Kind::Fulmar, Kind::Fulmar, &with(options));
+        assert!(ended.logged_in && by_gss(&ended), "{ended:?}");
+        assert_eq!(exchanges(&ended).len(), 1, "{ended:?}");
+    }
 }
 
 #[test]
@@ -265,10 +320,25 @@ fn a_ticket_for_another_service_ends_the_exchange_and_a_missing_key_is_not_offer
         let other = format!("-oGSSAPIClientIdentity=other@{REALM}");
         let ended = case.run(client, server, &with(&[&other]));
         assert!(!ended.logged_in && !by_gss(&ended), "{which}: {ended:?}");
-        // The name of the loopback address in the hosts file.
-        let by_dns = ["-oHostName=127.0.0.1", "-oGSSAPITrustDns=yes"];
-        let ended = case.run(client, server, &with(&by_dns));
-        assert!(!ended.logged_in || by_gss(&ended), "{which}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_name_of_an_address_counts_only_where_the_dns_is_trusted() {
+    let Some(case) = case() else { return };
+    // The first name of the loopback address is the host's.
+    let hosts = case
+        .files
+        .write("hosts", format!("127.0.0.1 {HOST} localhost\n"));
+    fs::set_permissions(hosts, fs::Permissions::from_mode(0o644)).unwrap();
+    for (client, server) in couples() {
+        for (trusts, is_in) in [("yes", true), ("no", false)] {
+            let trust = format!("-oGSSAPITrustDns={trusts}");
+            let ended = case.run(client, server, &with(&["-oHostName=127.0.0.1", &trust]));
+            let which = format!("{client:?} {server:?} {trust}: {ended:?}");
+            assert_eq!(ended.logged_in, is_in, "{which}");
+            assert_eq!(by_gss(&ended), is_in, "{which}");
+        }
     }
 }
 

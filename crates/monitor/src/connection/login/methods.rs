@@ -1,4 +1,4 @@
-//! The methods: password, keyboard-interactive (RFC 4256) and public keys.
+//! The methods: keyboard-interactive (RFC 4256), public keys and hosts.
 
 use keys::VerifyPolicy;
 use keys::authorized_keys::KeyOptions;
@@ -13,61 +13,10 @@ use crate::connection::admit::{Proof, settle_account, with_pam};
 use crate::connection::chains::ChainMethod;
 use crate::connection::hostbased::{self, Claim, HostLookup};
 use crate::connection::kbdint::{Dialogue, Interrupted};
-use crate::connection::pam::SayPassword;
-use crate::connection::password;
 use crate::connection::publickey::{self, Lookup};
 use crate::log::PREAUTH;
 
 impl AuthService<'_, '_, '_> {
-    /// Checks `password`, and `none` as an empty password if PermitEmptyPasswords is set.
-    pub(super) fn try_password(
-        &mut self,
-        method: ChainMethod,
-        given: &[u8],
-    ) -> Result<(Label, Option<Proof>), NotLoggedIn> {
-        let user = self.user.as_mut().ok_or_else(no_user)?;
-        let label = Label::of(method, user.chains.allows(method));
-        if !label.is_tried {
-            return Ok((label, None));
-        }
-        let may = user
-            .account()
-            .is_some_and(|account| account.root_may(&user.options.authentication, method, false));
-        let matched = if user.options.authentication.use_pam {
-            let fits = may
-                && given.len() <= password::MAX_PASSWORD_BYTES
-                && (!given.is_empty() || user.options.authentication.permit_empty_passwords);
-            let password = if fits { given } else { NO_PASSWORD };
-            let result = with_pam(user, |pam, permit_empty| {
-                pam.authenticate(permit_empty, &mut SayPassword::new(password))
-            });
-            if let Err(why) = &result {
-                let name = &user.name;
-                self.log.debug(&format!(
-                    "PAM: password authentication failed for {name}: {why}"
-                ));
-            }
-            result.is_ok() && fits
-        } else {
-            let typical = password::typical_entry();
-            let account = user.account();
-            password::check(
-                &password::Stored {
-                    shadow: account.and_then(|account| account.shadow.as_ref()),
-                    like: typical.as_ref(),
-                    permit_empty: user.options.authentication.permit_empty_passwords,
-                },
-                given,
-                self.log,
-            )
-        };
-        let proof = matched.then(|| Proof {
-            info: Some(method.name().to_owned()),
-            ..Proof::default()
-        });
-        Ok((label, proof))
-    }
-
     /// Runs `keyboard-interactive`; returns `None` if the client changed to another method.
     pub(super) fn try_kbdint(
         &mut self,
@@ -205,10 +154,10 @@ impl AuthService<'_, '_, '_> {
         let verified = candidate.verify(&signed_for, &request.signature, &policy);
         let tried = match verified {
             Ok(()) => Some(Proof {
-                submethod: None,
                 key: Some(candidate.key().key().blob()),
                 info: Some(candidate.auth_info()),
                 grants: Some(grants),
+                ..Proof::default()
             }),
             Err(error) => {
                 self.log
