@@ -167,6 +167,12 @@ fn handshake(f: &mut fmt::Formatter<'_>, peer: &Peer, error: &DriverError) -> fm
             "{peer} could not prove that it holds its host key: its signature is wrong. \
              Someone may be between you and the server."
         ),
+        // OpenSSH's words, and the keyword that permits it.
+        DriverError::Proto(proto::Error::HostKeyTooSmall { bits, minimum }) => write!(
+            f,
+            "Bad server host key: Invalid key length: the RSA key of {peer} has {bits} bits; \
+             RequiredRSASize is {minimum}"
+        ),
         other => lost(f, peer, other),
     }
 }

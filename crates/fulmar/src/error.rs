@@ -132,9 +132,9 @@ impl Error {
         match self {
             Self::Io(_) | Self::Closed | Self::TimedOut(_) => Fault::Network,
             Self::Protocol(error) => match error {
-                proto::Error::NoCommonAlgorithm { .. } | proto::Error::HostKeyRefused => {
-                    Fault::Policy
-                }
+                proto::Error::NoCommonAlgorithm { .. }
+                | proto::Error::HostKeyTooSmall { .. }
+                | proto::Error::HostKeyRefused => Fault::Policy,
                 proto::Error::TimedOut(_) => Fault::Network,
                 proto::Error::Misuse(_) => Fault::Caller,
                 proto::Error::Bug(_) => Fault::Bug,
@@ -320,6 +320,11 @@ mod tests {
         assert_eq!(fault(proto::Error::PeerMisbehaved("x").into()), Fault::Peer);
         assert_eq!(fault(proto::Error::Bug("x").into()), Fault::Bug);
         assert_eq!(fault(proto::Error::HostKeyRefused.into()), Fault::Policy);
+        let small = proto::Error::HostKeyTooSmall {
+            bits: 1024,
+            minimum: 2048,
+        };
+        assert_eq!(fault(small.into()), Fault::Policy);
     }
 
     #[test]

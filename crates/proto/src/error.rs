@@ -40,6 +40,13 @@ pub enum Error {
     IntegrityFailed,
     /// The server's signature over the exchange hash is wrong.
     HostKeySignature,
+    /// The server's host key is an RSA key of fewer bits than [`crate::TransportConfig::min_rsa_bits`].
+    HostKeyTooSmall {
+        /// Bits of its modulus.
+        bits: usize,
+        /// The least number of bits that is accepted.
+        minimum: usize,
+    },
     /// The application refused the server's host key.
     HostKeyRefused,
     /// A key exchange by GSS-API failed, for this reason of the library or of the peer; it is not escaped.
@@ -81,6 +88,9 @@ impl Error {
             Self::ShortOffer => (reason::KEY_EXCHANGE_FAILED, "the full lists are needed"),
             Self::IntegrityFailed => (reason::MAC_ERROR, "packet integrity error"),
             Self::HostKeySignature => (reason::KEY_EXCHANGE_FAILED, "host key signature incorrect"),
+            Self::HostKeyTooSmall { .. } => {
+                (reason::HOST_KEY_NOT_VERIFIABLE, "RSA host key too small")
+            }
             Self::HostKeyRefused => (reason::HOST_KEY_NOT_VERIFIABLE, "host key not verified"),
             Self::GssFailed(_) => (reason::KEY_EXCHANGE_FAILED, "GSS-API key exchange failed"),
             Self::KeyExchange(_) => (reason::KEY_EXCHANGE_FAILED, "key exchange value refused"),
@@ -126,6 +136,10 @@ impl fmt::Display for Error {
             Self::HostKeySignature => {
                 f.write_str("the server's signature over the key exchange is incorrect")
             }
+            Self::HostKeyTooSmall { bits, minimum } => write!(
+                f,
+                "the server's RSA host key has {bits} bits, fewer than {minimum}"
+            ),
             Self::HostKeyRefused => f.write_str("Host key verification failed."),
             Self::GssFailed(reason) => write!(f, "GSS-API key exchange failed: {reason}"),
             Self::KeyExchange(error) => write!(f, "key exchange: {error}"),

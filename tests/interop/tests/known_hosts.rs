@@ -51,6 +51,27 @@ fn a_key_of_any_type_is_enough() {
 }
 
 #[test]
+fn an_rsa_key_smaller_than_required_is_refused_and_not_offered() {
+    const RSA: &str = "HostKeyAlgorithms rsa-sha2-512,rsa-sha2-256\n";
+    const LARGER: &str = "RequiredRSASize 8192\n";
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let key = fixture::text("host_rsa.pub");
+        know(&site, &format!("{} {key}", host(&site)));
+        login(&site, RSA).assert_in("by default");
+        let said = assert_out(&login(&site, &format!("{RSA}{LARGER}")), "client");
+        assert!(
+            said.contains("Bad server host key: Invalid key length"),
+            "{said}"
+        );
+        let site = Site::new(client, server, LARGER);
+        let said = assert_out(&login(&site, &format!("{RSA}LogLevel INFO\n")), "server");
+        assert!(said.contains("no matching host key type"), "{said}");
+        login(&site, "").assert_in("with another key");
+    });
+}
+
+#[test]
 fn an_unknown_host_is_refused_or_learnt() {
     each(|client, server| {
         let site = Site::new(client, server, "");

@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use super::Suite;
 
 /// Packages that the tests need. The Makefile, the network namespace and the tests of terminals
-/// need make, iproute2 and tmux, and agent-ptrace needs gdb.
+/// need make, iproute2 and tmux, agent-ptrace needs gdb, and sshfp-connect needs the last three.
 const PACKAGES: &str = "openssh-tests,openssh-server,openssh-client,openssh-sftp-server,xauth,\
-                        putty-tools,dropbear-bin,sudo,make,iproute2,tmux,softhsm2,openssl,gdb";
+                        putty-tools,dropbear-bin,sudo,make,iproute2,tmux,softhsm2,openssl,gdb,\
+                        unbound,ldnsutils,bind9-host";
 
 /// The user who runs the tests, set up as by Debian: with sudo, and with a password that the tests
 /// of passwords read from a file.

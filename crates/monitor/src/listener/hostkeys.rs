@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use config::server::{AGENT_VARIABLE, AlgorithmOptions, DEFAULT_HOST_KEYS, ServerOptions};
-use keys::{CertificateKind, PresentedKey, SignatureAlgorithm};
+use keys::{CertificateKind, KeyType, PresentedKey, SignatureAlgorithm};
 use privsep::{HostKey, Secret};
 use sys::file::FollowLinks;
 
@@ -43,6 +43,10 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
         let found = load_key(Path::new(path), options, log).or_else(|error| {
             let held = loaded.agent.as_ref().and_then(|_| public_half(path));
             held.map(|key| (key, Secret::new(Vec::new()))).ok_or(error)
+        });
+        let found = found.and_then(|(key, file)| {
+            has_enough_bits(&key, &options.algorithms)?;
+            Ok((key, file))
         });
         match found {
             Ok((key, file)) => {
@@ -141,6 +145,18 @@ fn load_key(
         }
     }
     Ok((parsed.key.public().clone(), bytes))
+}
+
+/// Refuses an RSA key that is smaller than RequiredRSASize.
+fn has_enough_bits(key: &keys::PublicKey, algorithms: &AlgorithmOptions) -> Result<(), LoadError> {
+    let (bits, least) = (key.bits(), algorithms.required_rsa_size);
+    let is_small = u32::try_from(bits).is_ok_and(|bits| bits < least);
+    if key.key_type() == KeyType::Rsa && is_small {
+        return Err(LoadError::Refused(format!(
+            "Invalid key length: the RSA key has {bits} bits; RequiredRSASize is {least}"
+        )));
+    }
+    Ok(())
 }
 
 /// The socket of HostKeyAgent. Whether the agent answers shows when it is to sign: it may start

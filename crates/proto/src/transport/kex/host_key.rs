@@ -2,7 +2,7 @@
 //!
 //! Whether the key belongs to this host is decided by the owner, who answers `Event::HostKey`.
 
-use keys::{Certificate, KeyError, PresentedKey, SignatureAlgorithm, VerifyPolicy};
+use keys::{Certificate, KeyError, PresentedKey, SignatureAlgorithm, VerifyError, VerifyPolicy};
 
 use crate::Error;
 
@@ -11,7 +11,8 @@ use crate::Error;
 /// decides about the plain key.
 ///
 /// # Errors
-/// [`Error::HostKeySignature`].
+/// [`Error::HostKeySignature`], or [`Error::HostKeyTooSmall`] for an RSA key of fewer than
+/// `min_rsa_bits` bits, whose signature is not checked.
 pub(super) fn verify(
     algorithm: SignatureAlgorithm,
     key: &[u8],
@@ -29,7 +30,10 @@ pub(super) fn verify(
     let policy = VerifyPolicy::of_host(min_rsa_bits);
     plain
         .verify(algorithm, hash, signature, &policy)
-        .map_err(|_| Error::HostKeySignature)
+        .map_err(|error| match error {
+            VerifyError::KeyTooSmall { bits, minimum } => Error::HostKeyTooSmall { bits, minimum },
+            _ => Error::HostKeySignature,
+        })
 }
 
 #[cfg(test)]
