@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -73,6 +74,20 @@ impl Shared {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.folder.join("s")
+    }
+
+    /// The sockets in its folder, those of a pool included.
+    ///
+    /// # Panics
+    /// If the folder cannot be read.
+    #[must_use]
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path()).expect("the folder");
+        entries
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
+            .map(|entry| entry.path())
+            .collect()
     }
 
     fn lines(&self, more: &str) -> String {

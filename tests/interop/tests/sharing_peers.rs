@@ -232,9 +232,10 @@ fn forwardings_of_a_full_connection_are_made_once() {
     assert_eq!(through(q, b"still"), b"5\n");
     finish_one("third");
     assert_eq!(ends(third), (Some(0), String::new()));
-    let sockets = ["s", "s.1"].map(|name| shared.folder.join(name));
-    let is_gone = || sockets.iter().all(|path| !path.exists());
-    assert!(until(LIMIT, is_gone), "a master stays");
+    assert!(
+        until(LIMIT, || shared.sockets().is_empty()),
+        "a master stays"
+    );
 }
 
 #[test]
@@ -276,9 +277,50 @@ fn a_copy_uses_the_connection_of_a_pool_that_has_room() {
     let mut exit = shared.master(&lines);
     let exit = finish(exit.args(["-O", "exit", HOST]), Input::Nothing);
     assert_has(&exit, "Exit request sent.");
-    let sockets = ["s", "s.1"].map(|name| shared.folder.join(name));
-    let is_gone = || sockets.iter().all(|path| !path.exists());
-    assert!(until(LIMIT, is_gone), "a master stays");
+    assert!(
+        until(LIMIT, || shared.sockets().is_empty()),
+        "a master stays"
+    );
+}
+
+#[test]
+fn a_pool_leaves_the_master_of_another_host_alone() {
+    let shared = ours("MaxSessions 1\n");
+    // `ControlPath %n` makes this name for a host `s.1`.
+    let other = shared.folder.join("s.1").display().to_string();
+    let where_it_runs = "echo $SSH_CONNECTION";
+    let at_other = |words: &[&str]| {
+        let mut command = shared.master("ControlMaster auto\nControlPersist 60\n");
+        finish(command.args(["-S", &other]).args(words), Input::Nothing)
+    };
+    let elsewhere = at_other(&[HOST, where_it_runs]);
+    assert_eq!(elsewhere.status, 0, "{}", elsewhere.summary());
+    let lines = "ControlMaster auto\nControlPersist 60\nControlConnections 2\n";
+    let mark = shared.folder.join("mark");
+    let order = format!(
+        "touch {0}; while [ -e {0} ]; do sleep 0.1; done",
+        mark.display()
+    );
+    let mut full = shared.master(lines);
+    let full = full.args([HOST, &order]).stdin(Stdio::null()).spawn();
+    let mut full = Background(full.expect("ssh"));
+    assert!(until(LIMIT, || mark.exists()));
+    let next = finish(
+        shared.master(lines).args([HOST, where_it_runs]),
+        Input::Nothing,
+    );
+    assert_eq!(next.status, 0, "{}", next.summary());
+    assert_ne!(next.stdout.text(), elsewhere.stdout.text());
+    fs::remove_file(&mark).expect("the mark");
+    assert!(interop::process::wait(&mut full.0, LIMIT).is_ok());
+    let exit = finish(
+        shared.master(lines).args(["-O", "exit", HOST]),
+        Input::Nothing,
+    );
+    assert_has(&exit, "Exit request sent.");
+    let only_other = || shared.sockets() == [Path::new(&other)];
+    assert!(until(LIMIT, only_other), "{:?}", shared.sockets());
+    assert_has(&at_other(&["-O", "exit", HOST]), "Exit request sent.");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use config::client::ClientOptions;
 use config::forward::{ForwardKind, ForwardListen, ForwardSpec};
+use crypto::hash::HashAlgorithm;
 use driver::forward::ForwardTarget;
 use sys::io::PollFd;
 use sys::process::effective_uid;
@@ -35,6 +36,10 @@ use crate::text::one_line;
 
 /// Time for a master's first messages.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes of the digest in the names of a pool's sockets: enough that no name meets it by chance, and short, because
+/// a socket's path has 107 bytes at most.
+const POOL_DIGEST_BYTES: usize = 6;
 
 /// How an attempt to use a master ended.
 pub(crate) enum Ride {
@@ -66,11 +71,22 @@ impl KeptPlace {
 /// The text of a master when the server has refused a session; OpenSSH's words (`mux.c`).
 pub(crate) const REFUSED_BY_SERVER: &str = "Session open refused by peer";
 
-/// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`).
+/// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`). The names of all but
+/// the first contain a digest of the user and the server: `PATH.1` may be another host's ControlPath.
 pub(crate) fn pool(path: &str, options: &ClientOptions) -> Vec<String> {
-    let others =
-        (1..options.connection.control_connections).map(|number| format!("{path}.{number}"));
-    std::iter::once(path.to_owned()).chain(others).collect()
+    let mut paths = vec![path.to_owned()];
+    if options.connection.control_connections > 1 {
+        let whom = format!("{}\0{}\0{}", options.user, options.hostname, options.port);
+        let digest = HashAlgorithm::Sha256.digest(whom.as_bytes());
+        let digest: String = digest
+            .iter()
+            .take(POOL_DIGEST_BYTES)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let numbers = 1..options.connection.control_connections;
+        paths.extend(numbers.map(|number| format!("{path}.{digest}.{number}")));
+    }
+    paths
 }
 
 /// Where a passenger comes from.
