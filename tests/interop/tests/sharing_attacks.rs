@@ -1,8 +1,10 @@
 //! Connection sharing: passengers that flood their master or break the protocol towards its server.
 //! None of them may hold up the others or end their sessions.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,5 +229,52 @@ fn a_passenger_in_proxy_mode_cannot_make_the_server_end_the_connection() {
         assert!(is_end, "{name}: the passenger stays");
         repeater.repeats(name);
     }
+    shared.ends(master);
+}
+
+#[test]
+fn a_request_that_fits_into_no_packet_ends_its_passenger_alone() {
+    const LONGEST: usize = 256 << 10;
+    let shared = ours("");
+    // Compression makes random bytes longer.
+    let master = shared.start("Compression yes\n");
+    let mut repeater = Repeater::start(&shared);
+    let four = |value: usize| u32::try_from(value).expect("a length").to_be_bytes();
+    let filled = |before: &[u8], after: &[u8]| {
+        let length = LONGEST - before.len() - 4 - after.len();
+        let noise = interop::matrix::noise(length)
+            .iter()
+            .map(|byte| byte | 1)
+            .collect::<Vec<u8>>();
+        packet(&[before, &four(length), &noise, after])
+    };
+    let listen = filled(
+        b"\x10\0\0\x06\0\0\0\x01\0\0\0\x02",
+        b"\0\0\0\0\0\0\0\x01b\0\0\0\x16",
+    );
+    // Its number, a reserved text, four flags and the escape character.
+    let session = |has_terminal: u8| {
+        let flags = [[0, 0, 0, has_terminal], [0; 4], [0; 4], [0; 4]].concat();
+        [b"\x10\0\0\x02", &[0; 8][..], &flags, &[0xff; 4]].concat()
+    };
+    let terminal = filled(&session(1), b"\0\0\0\x04true");
+    let command = filled(&[session(0), four(0).to_vec()].concat(), b"");
+    let null = fs::File::open("/dev/null").expect("a file");
+    for (name, request, descriptors) in [
+        ("listen", listen, 0),
+        ("terminal", terminal, 3),
+        ("command", command, 3),
+    ] {
+        let mut stream = greet(&shared.path());
+        let _ = stream.write_all(&request);
+        for _ in 0..descriptors {
+            let _ = sys::socket::send_with_fds(&stream, &[0], &[null.as_fd()]);
+        }
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        repeater.repeats(name);
+    }
+    let rides = shared.ride(&[HOST, "echo on"], Input::Nothing);
+    assert_is(&rides, 0, "on\n");
     shared.ends(master);
 }

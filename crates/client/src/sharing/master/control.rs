@@ -17,9 +17,9 @@ const MAX_UNREAD_BYTES: usize = 64 << 10;
 /// Most bytes that a passenger in proxy mode leaves unread: the windows that it has opened to the
 /// server, 2 MiB for each channel with OpenSSH's `ssh`.
 const MAX_UNREAD_PROXY_BYTES: usize = 64 << 20;
-/// Longest packet of proxy mode, bytes. Its message must fit into a packet to the server, whatever
-/// padding and compression add: a longer one would end the connection, and all sessions with it.
-const MAX_PROXY_PACKET_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
+/// Longest request, and longest packet of proxy mode, bytes. Its message must fit into a packet to the server, whatever
+/// its other fields, padding and compression add: a longer one would end the connection, and all sessions with it.
+const MAX_REQUEST_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 /// Bytes read at once in proxy mode.
 const PROXY_READ_BYTES: usize = 64 << 10;
 /// Least number of sent bytes before the rest is moved to the front.
@@ -261,7 +261,7 @@ impl Incoming {
             return Ok(None);
         };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-        if !(2..=MAX_PROXY_PACKET_BYTES).contains(&length) {
+        if !(2..=MAX_REQUEST_BYTES).contains(&length) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("a packet of {length} bytes"),
@@ -291,7 +291,7 @@ impl Incoming {
         };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
         match length {
-            1..=MAX_MESSAGE_BYTES => Ok(length.saturating_sub(message.len())),
+            1..=MAX_REQUEST_BYTES => Ok(length.saturating_sub(message.len())),
             _ => Err(length),
         }
     }
@@ -331,11 +331,11 @@ mod tests {
             };
             incoming.take_packet()
         };
-        for length in [0, 1, MAX_PROXY_PACKET_BYTES + 1, MAX_MESSAGE_BYTES] {
+        for length in [0, 1, MAX_REQUEST_BYTES + 1, MAX_MESSAGE_BYTES] {
             let reason = taken(length).unwrap_err();
             assert_eq!(reason.kind(), io::ErrorKind::InvalidData, "{length}");
         }
-        let longest = taken(MAX_PROXY_PACKET_BYTES).unwrap().unwrap();
-        assert_eq!(longest.len(), MAX_PROXY_PACKET_BYTES - 1);
+        let longest = taken(MAX_REQUEST_BYTES).unwrap().unwrap();
+        assert_eq!(longest.len(), MAX_REQUEST_BYTES - 1);
     }
 }
