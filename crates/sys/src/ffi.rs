@@ -21,6 +21,11 @@ pub(crate) fn check_long(ret: libc::c_long) -> io::Result<libc::c_long> {
     }
 }
 
+/// A number of C whose width is the machine's choice (`long`), with 64 bits.
+pub(crate) fn wide(number: impl Into<i64>) -> i64 {
+    number.into()
+}
+
 /// `size_of::<T>()` as a `socklen_t`; the types used with it are all small.
 pub(crate) fn socklen_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)

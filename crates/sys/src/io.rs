@@ -189,8 +189,8 @@ pub fn reopen(fd: impl AsFd) -> Option<OwnedFd> {
 
 /// True for a pipe that pipe(2) has made.
 fn has_pipefs(fd: BorrowedFd<'_>) -> bool {
-    const PIPEFS_MAGIC: u64 = 0x5049_5045;
-    rustix::fs::fstatfs(fd).is_ok_and(|found| u64::try_from(found.f_type) == Ok(PIPEFS_MAGIC))
+    const PIPEFS_MAGIC: i128 = 0x5049_5045;
+    rustix::fs::fstatfs(fd).is_ok_and(|found| i128::from(found.f_type) == PIPEFS_MAGIC)
 }
 
 /// Duplicates a descriptor, close-on-exec, to a number above 2.

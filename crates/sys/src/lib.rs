@@ -1,5 +1,5 @@
 //! Safe functions for the system calls that `std` does not cover or not well enough (Linux; x86-64,
-//! aarch64, riscv64 and ppc64le). With glibc all of it works; with musl what the client programs need.
+//! aarch64, armv7, riscv64, ppc64le and s390x). With glibc all of it works; with musl what the client programs need.
 //!
 //! Invariants: descriptors are created close-on-exec; this crate parses no protocol of a peer;
 //! lengths from outside are limited; each `unsafe` block states why it is sound. Of SSH this crate
@@ -12,12 +12,16 @@
     any(target_env = "gnu", target_env = "musl"),
     any(
         target_arch = "aarch64",
+        all(target_arch = "arm", target_endian = "little"),
         target_arch = "riscv64",
+        target_arch = "s390x",
         target_arch = "x86_64",
         all(target_arch = "powerpc64", target_endian = "little")
     )
 )))]
-compile_error!("Fulmar is for Linux with glibc or musl, on x86-64, aarch64, riscv64 and ppc64le");
+compile_error!(
+    "Fulmar is for Linux with glibc or musl, on x86-64, aarch64, armv7, riscv64, ppc64le and s390x"
+);
 
 pub mod audit;
 pub mod cpu;

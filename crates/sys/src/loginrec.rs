@@ -21,9 +21,8 @@ const HOST_LEN: usize = 256;
 const ID_LEN: usize = 4;
 
 /// Field offsets of `struct utmp`. On x86-64, riscv64 and ppc64le the times are 32 bits wide
-/// (`__WORDSIZE_TIME64_COMPAT32` of bits/wordsize.h); on aarch64 they have the machine's word
-/// size.
-#[cfg(not(target_arch = "aarch64"))]
+/// (`__WORDSIZE_TIME64_COMPAT32` of bits/wordsize.h), as they are on armv7; on aarch64 and s390x they have 64 bits.
+#[cfg(not(any(target_arch = "aarch64", target_arch = "s390x")))]
 mod layout {
     pub const SESSION: usize = 336;
     pub const SECONDS: usize = 340;
@@ -33,7 +32,7 @@ mod layout {
     pub const WORD: usize = 4;
     pub const LASTLOG_TIME_LEN: usize = 4;
 }
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "s390x"))]
 mod layout {
     pub const SESSION: usize = 336;
     pub const SECONDS: usize = 344;

@@ -70,11 +70,9 @@ fn a_session_comes_and_goes() {
     let wtmp = std::fs::read(&files.wtmp).unwrap();
     assert_eq!(utmp.len(), 2 * layout::RECORD_LEN);
     assert_eq!(wtmp.len(), 3 * layout::RECORD_LEN);
-    let kinds: Vec<u8> = utmp
-        .chunks(layout::RECORD_LEN)
-        .map(|slot| slot[0])
-        .collect();
-    assert_eq!(kinds, [8, 7]);
+    let kinds = utmp.chunks(layout::RECORD_LEN);
+    let kinds = kinds.map(|slot| i16::from_ne_bytes([slot[0], slot[1]]));
+    assert_eq!(kinds.collect::<Vec<_>>(), [DEAD_PROCESS, USER_PROCESS]);
     assert_eq!(c_text(&utmp[NAME..NAME + NAME_LEN]), "");
     let second = &utmp[layout::RECORD_LEN..];
     assert_eq!(c_text(&second[NAME..NAME + NAME_LEN]), "ann");

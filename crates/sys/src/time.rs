@@ -5,15 +5,48 @@ use std::time::Duration;
 
 use rustix::time::Timespec;
 
+use crate::ffi::wide;
+
+use self::c::{clock_gettime, localtime_r, mktime, timespec};
+
+/// The C library's functions for times of 64 bits.
+#[cfg(target_pointer_width = "64")]
+mod c {
+    pub(super) use libc::{clock_gettime, localtime_r, mktime, timespec};
+}
+/// With 32-bit words the functions with the usual names end in 2038; these are glibc's (2.34 or later) for
+/// later times.
+#[cfg(target_pointer_width = "32")]
+mod c {
+    use libc::{c_int, c_long, clockid_t, tm};
+
+    /// `struct __timespec64` of a little-endian machine.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    #[allow(non_camel_case_types)]
+    pub(super) struct timespec {
+        pub(super) tv_sec: i64,
+        pub(super) tv_nsec: c_long,
+        padding: c_long,
+    }
+
+    unsafe extern "C" {
+        #[link_name = "__clock_gettime64"]
+        pub(super) fn clock_gettime(clock: clockid_t, now: *mut timespec) -> c_int;
+        #[link_name = "__localtime64_r"]
+        pub(super) fn localtime_r(time: *const i64, local: *mut tm) -> *mut tm;
+        #[link_name = "__mktime64"]
+        pub(super) fn mktime(local: *mut tm) -> i64;
+    }
+}
+
 /// Reads a clock through libc, which can call the vDSO without preparation: rustix looks the vDSO
 /// up on its first call, with system calls that the sandbox answers by killing the process.
-fn clock(id: libc::clockid_t) -> libc::timespec {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+fn clock(id: libc::clockid_t) -> timespec {
+    // SAFETY: numbers, for which zero is valid.
+    let mut now: timespec = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live local. The clocks used here always exist.
-    unsafe { libc::clock_gettime(id, &raw mut now) };
+    unsafe { clock_gettime(id, &raw mut now) };
     now
 }
 
@@ -82,7 +115,7 @@ pub fn to_rfc3339(seconds: u64, micros: u32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-fn micros(time: libc::timespec) -> u64 {
+fn micros(time: timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds
@@ -129,7 +162,7 @@ impl LocalTime {
         let mut tm: libc::tm = unsafe { std::mem::zeroed() };
         let time = seconds;
         // SAFETY: both pointers are to live locals of the right type.
-        let ok = unsafe { !libc::localtime_r(&raw const time, &raw mut tm).is_null() };
+        let ok = unsafe { !localtime_r(&raw const time, &raw mut tm).is_null() };
         if !ok {
             // SAFETY: as above.
             tm = unsafe { std::mem::zeroed() };
@@ -146,7 +179,7 @@ impl LocalTime {
             minute: small(tm.tm_min),
             second: small(tm.tm_sec),
             weekday: small(tm.tm_wday),
-            utc_offset_seconds: i32::try_from(tm.tm_gmtoff).unwrap_or(0),
+            utc_offset_seconds: i32::try_from(wide(tm.tm_gmtoff)).unwrap_or(0),
         }
     }
 
@@ -212,7 +245,7 @@ pub fn local_to_seconds(year: i32, month: u8, day: u8, time: (u8, u8, u8)) -> Op
     tm.tm_sec = i32::from(time.2);
     tm.tm_isdst = -1;
     // SAFETY: the pointer is to a live local; mktime only normalises it.
-    let seconds = unsafe { libc::mktime(&raw mut tm) };
+    let seconds = unsafe { mktime(&raw mut tm) };
     if seconds == -1 { None } else { Some(seconds) }
 }
 

@@ -3,14 +3,14 @@
 use crypto::hash::HashAlgorithm;
 use keys::{KeyType, PublicKey, SignatureAlgorithm, x509};
 use sys::cryptoki::{
-    Cryptoki, CryptokiHandle, attribute, class, key_type, mechanism, number_value,
+    Cryptoki, CryptokiHandle, CryptokiNumber, attribute, class, key_type, mechanism, number_value,
 };
 use wire::Put;
 
 /// Most keys of a token.
 const MAX_KEYS: usize = 256;
 /// CKC_X_509
-const X509: u64 = 0;
+const X509: CryptokiNumber = 0;
 
 /// A key that a token lists.
 pub(crate) struct FoundKey {
@@ -99,7 +99,10 @@ pub(crate) fn private_key(
 }
 
 /// The input of the token's signature for a message, and its mechanism.
-pub(crate) fn to_sign(algorithm: SignatureAlgorithm, message: &[u8]) -> Option<(u64, Vec<u8>)> {
+pub(crate) fn to_sign(
+    algorithm: SignatureAlgorithm,
+    message: &[u8],
+) -> Option<(CryptokiNumber, Vec<u8>)> {
     /// DER of DigestInfo before the digest (RFC 8017 §9.2).
     const SHA256: &[u8] =
         b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";

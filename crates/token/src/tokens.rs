@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keys::{PublicKey, SignatureAlgorithm};
-use sys::cryptoki::{Cryptoki, CryptokiError, CryptokiHandle, attribute, token_flag};
+use sys::cryptoki::{
+    Cryptoki, CryptokiError, CryptokiHandle, CryptokiNumber, attribute, token_flag,
+};
 
 use crate::message::{Pin, PinState, PinUse, TokenEntry, TokenKey, TokenList, TokenReply};
 use crate::objects::{self, FoundKey};
@@ -116,7 +118,7 @@ impl TokenSlot {
     }
 }
 
-fn pin_state(flags: u64) -> PinState {
+fn pin_state(flags: CryptokiNumber) -> PinState {
     if flags & token_flag::PIN_LOCKED != 0 {
         PinState::Locked
     } else if flags & token_flag::PIN_FINAL_TRY != 0 {

@@ -40,7 +40,7 @@ const BLOCK_BYTES: usize = 65535;
 /// zlib's default memory level.
 const MEMORY_LEVEL: c_int = 8;
 
-/// `z_stream` as zlib.h lays it out on LP64.
+/// `z_stream` of zlib.h.
 #[repr(C)]
 struct ZStream {
     next_in: *const u8,

@@ -152,9 +152,11 @@ impl Bn {
 
     /// `self - word`; fails below zero.
     pub(crate) fn minus_word(&self, word: u64) -> Result<Self, AwsLcFailed> {
-        let mut out = self.try_clone()?;
-        // SAFETY: the copy is ours.
-        check(unsafe { ffi::BN_sub_word(out.as_mut_ptr(), word) })?;
+        // Not BN_sub_word: its bindings have words of 64 bits, the library on a 32-bit machine has not.
+        let word = Self::from_u64(word)?;
+        let mut out = Self::new()?;
+        // SAFETY: all integers are ours.
+        check(unsafe { ffi::BN_sub(out.as_mut_ptr(), self.as_ptr(), word.as_ptr()) })?;
         // SAFETY: as above.
         if unsafe { ffi::BN_is_negative(out.as_ptr()) } == 1 {
             return Err(AwsLcFailed);
@@ -167,11 +169,6 @@ impl Bn {
         // SAFETY: both integers are ours.
         check(unsafe { ffi::BN_rshift1(out.as_mut_ptr(), self.as_ptr()) })?;
         Ok(out)
-    }
-
-    pub(crate) fn try_clone(&self) -> Result<Self, AwsLcFailed> {
-        // SAFETY: reads our integer; a null result is handled.
-        non_null(unsafe { ffi::BN_dup(self.as_ptr()) }).map(Self)
     }
 
     /// `self mod modulus`, not in constant time.

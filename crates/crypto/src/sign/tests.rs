@@ -431,7 +431,8 @@ fn rsa_keys_come_back_from_their_parts_in_either_order() {
             assert_eq!(Ok(signature), key.sign(scheme, b"m"));
         }
     }
-    assert_eq!(parts.dmp1().len(), 128);
+    // One in 220 has a leading zero, which is left out; one in 2^64 has eight.
+    assert!((120..=128).contains(&parts.dmp1().len()));
     assert_ne!(*parts.dmp1(), *parts.dmq1());
 }
 

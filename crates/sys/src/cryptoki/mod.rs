@@ -28,86 +28,88 @@ const MAX_LIBRARY_BYTES: u64 = 256 * 1024 * 1024;
 /// Longest signature, bytes: RSA of 16384 bits has 2048.
 const MAX_SIGNATURE_BYTES: usize = 4096;
 
+/// A number in PKCS #11 (CK_ULONG): 64 bits, on armv7 32.
+pub type CryptokiNumber = c_ulong;
 /// A number of an object, session or slot.
 pub type CryptokiHandle = c_ulong;
 
 /// Classes of objects (CKO).
 pub mod class {
     /// CKO_CERTIFICATE
-    pub const CERTIFICATE: u64 = 1;
+    pub const CERTIFICATE: super::CryptokiNumber = 1;
     /// CKO_PUBLIC_KEY
-    pub const PUBLIC_KEY: u64 = 2;
+    pub const PUBLIC_KEY: super::CryptokiNumber = 2;
     /// CKO_PRIVATE_KEY
-    pub const PRIVATE_KEY: u64 = 3;
+    pub const PRIVATE_KEY: super::CryptokiNumber = 3;
 }
 
 /// Attributes (CKA).
 pub mod attribute {
     /// CKA_CLASS
-    pub const CLASS: u64 = 0;
+    pub const CLASS: super::CryptokiNumber = 0;
     /// CKA_LABEL
-    pub const LABEL: u64 = 3;
+    pub const LABEL: super::CryptokiNumber = 3;
     /// CKA_VALUE
-    pub const VALUE: u64 = 0x11;
+    pub const VALUE: super::CryptokiNumber = 0x11;
     /// CKA_CERTIFICATE_TYPE
-    pub const CERTIFICATE_TYPE: u64 = 0x80;
+    pub const CERTIFICATE_TYPE: super::CryptokiNumber = 0x80;
     /// CKA_KEY_TYPE
-    pub const KEY_TYPE: u64 = 0x100;
+    pub const KEY_TYPE: super::CryptokiNumber = 0x100;
     /// CKA_ID
-    pub const ID: u64 = 0x102;
+    pub const ID: super::CryptokiNumber = 0x102;
     /// CKA_SIGN
-    pub const SIGN: u64 = 0x108;
+    pub const SIGN: super::CryptokiNumber = 0x108;
     /// CKA_MODULUS
-    pub const MODULUS: u64 = 0x120;
+    pub const MODULUS: super::CryptokiNumber = 0x120;
     /// CKA_PUBLIC_EXPONENT
-    pub const PUBLIC_EXPONENT: u64 = 0x122;
+    pub const PUBLIC_EXPONENT: super::CryptokiNumber = 0x122;
     /// CKA_EC_PARAMS
-    pub const EC_PARAMS: u64 = 0x180;
+    pub const EC_PARAMS: super::CryptokiNumber = 0x180;
     /// CKA_EC_POINT
-    pub const EC_POINT: u64 = 0x181;
+    pub const EC_POINT: super::CryptokiNumber = 0x181;
     /// CKA_ALWAYS_AUTHENTICATE
-    pub const ALWAYS_AUTHENTICATE: u64 = 0x202;
+    pub const ALWAYS_AUTHENTICATE: super::CryptokiNumber = 0x202;
 }
 
 /// Types of keys (CKK).
 pub mod key_type {
     /// CKK_RSA
-    pub const RSA: u64 = 0;
+    pub const RSA: super::CryptokiNumber = 0;
     /// CKK_EC
-    pub const EC: u64 = 3;
+    pub const EC: super::CryptokiNumber = 3;
     /// CKK_EC_EDWARDS
-    pub const EC_EDWARDS: u64 = 0x40;
+    pub const EC_EDWARDS: super::CryptokiNumber = 0x40;
 }
 
 /// Mechanisms of signatures (CKM).
 pub mod mechanism {
     /// CKM_RSA_PKCS: PKCS #1 v1.5 over a DigestInfo.
-    pub const RSA_PKCS: u64 = 1;
+    pub const RSA_PKCS: super::CryptokiNumber = 1;
     /// CKM_ECDSA over a digest.
-    pub const ECDSA: u64 = 0x1041;
+    pub const ECDSA: super::CryptokiNumber = 0x1041;
     /// CKM_EDDSA over the message.
-    pub const EDDSA: u64 = 0x1057;
+    pub const EDDSA: super::CryptokiNumber = 0x1057;
 }
 
 /// Flags of a token (CKF).
 pub mod token_flag {
     /// CKF_LOGIN_REQUIRED
-    pub const LOGIN_REQUIRED: u64 = 4;
+    pub const LOGIN_REQUIRED: super::CryptokiNumber = 4;
     /// CKF_PROTECTED_AUTHENTICATION_PATH: the PIN is entered at the token.
-    pub const PROTECTED_PATH: u64 = 0x100;
+    pub const PROTECTED_PATH: super::CryptokiNumber = 0x100;
     /// CKF_TOKEN_INITIALIZED
-    pub const INITIALIZED: u64 = 0x400;
+    pub const INITIALIZED: super::CryptokiNumber = 0x400;
     /// CKF_USER_PIN_COUNT_LOW: a wrong PIN was entered.
-    pub const PIN_COUNT_LOW: u64 = 0x1_0000;
+    pub const PIN_COUNT_LOW: super::CryptokiNumber = 0x1_0000;
     /// CKF_USER_PIN_FINAL_TRY: the next wrong PIN locks the token.
-    pub const PIN_FINAL_TRY: u64 = 0x2_0000;
+    pub const PIN_FINAL_TRY: super::CryptokiNumber = 0x2_0000;
     /// CKF_USER_PIN_LOCKED
-    pub const PIN_LOCKED: u64 = 0x4_0000;
+    pub const PIN_LOCKED: super::CryptokiNumber = 0x4_0000;
 }
 
 /// A result of a call (CK_RV) other than CKR_OK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CryptokiError(pub u64);
+pub struct CryptokiError(pub CryptokiNumber);
 
 impl CryptokiError {
     /// CKR_FUNCTION_NOT_SUPPORTED, also for a function that the library lacks.
@@ -160,7 +162,7 @@ pub struct TokenInfo {
     /// Its label without the trailing spaces; foreign text.
     pub label: String,
     /// Bits of [`token_flag`].
-    pub flags: u64,
+    pub flags: CryptokiNumber,
 }
 
 /// A loaded and initialized library, which is never closed. A call may take as long as the token
@@ -423,7 +425,7 @@ impl Cryptoki {
     pub fn find(
         &self,
         session: CryptokiHandle,
-        wanted: &[(u64, &[u8])],
+        wanted: &[(CryptokiNumber, &[u8])],
     ) -> Result<Vec<CryptokiHandle>, CryptokiError> {
         type Init = unsafe extern "C" fn(CryptokiHandle, *const RawAttribute, c_ulong) -> Rv;
         type Next =
@@ -476,7 +478,7 @@ impl Cryptoki {
         &self,
         session: CryptokiHandle,
         object: CryptokiHandle,
-        kind: u64,
+        kind: CryptokiNumber,
     ) -> Option<Vec<u8>> {
         let function = self.function(function::GET_ATTRIBUTE_VALUE).ok()?;
         // SAFETY: the type of C_GetAttributeValue.
@@ -508,10 +510,10 @@ impl Cryptoki {
         &self,
         session: CryptokiHandle,
         object: CryptokiHandle,
-        kind: u64,
-    ) -> Option<u64> {
+        kind: CryptokiNumber,
+    ) -> Option<CryptokiNumber> {
         let value = self.attribute(session, object, kind)?;
-        value.try_into().ok().map(u64::from_ne_bytes)
+        value.try_into().ok().map(CryptokiNumber::from_ne_bytes)
     }
 
     /// Begins a signature with this key and mechanism of [`mechanism`].
@@ -521,7 +523,7 @@ impl Cryptoki {
     pub fn begin_signature(
         &self,
         session: CryptokiHandle,
-        mechanism: u64,
+        mechanism: CryptokiNumber,
         key: CryptokiHandle,
     ) -> Result<(), CryptokiError> {
         let function = self.function(function::SIGN_INIT)?;
@@ -571,6 +573,6 @@ impl Cryptoki {
 
 /// A CK_ULONG as the value of an attribute.
 #[must_use]
-pub fn number_value(number: u64) -> [u8; 8] {
+pub fn number_value(number: CryptokiNumber) -> [u8; size_of::<CryptokiNumber>()] {
     number.to_ne_bytes()
 }

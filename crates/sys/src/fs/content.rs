@@ -196,7 +196,7 @@ const ZFS: u32 = 0x2FC1_2FC1;
 
 fn magic(fd: impl AsFd) -> io::Result<Option<u32>> {
     // The width and the sign of `f_type` depend on the architecture.
-    let kind = rustix::fs::fstatfs(fd)?.f_type;
+    let kind = i128::from(rustix::fs::fstatfs(fd)?.f_type);
     Ok(u32::try_from(kind & 0xFFFF_FFFF).ok())
 }
 

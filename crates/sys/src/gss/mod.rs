@@ -18,6 +18,7 @@ use std::ptr;
 use zeroize::Zeroizing;
 
 use crate::dynlib::Library;
+use crate::ffi::wide;
 use raw::{Functions, Opaque, RawBuffer, RawKeyValue, RawKeyValueSet, RawOid, RawOidSet};
 
 /// The names of the library.
@@ -231,7 +232,7 @@ impl Gss {
         if status == 0 {
             // SAFETY: the profile is live; the texts are terminated, or null where profile.h permits
             // that; the library fills the pointer.
-            status = unsafe {
+            let found = unsafe {
                 (self.call.profile_get_string)(
                     profile,
                     c"libdefaults".as_ptr(),
@@ -241,6 +242,7 @@ impl Gss {
                     &raw mut text,
                 )
             };
+            status = wide(found);
             // SAFETY: the profile is released once.
             unsafe { (self.call.profile_release)(profile) };
         }

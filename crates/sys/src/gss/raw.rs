@@ -1,5 +1,5 @@
 //! The C declarations of RFC 2744 and of MIT's extensions that [`super`] calls, for MIT's
-//! libgssapi_krb5.so.2 on 64-bit Linux.
+//! libgssapi_krb5.so.2.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 

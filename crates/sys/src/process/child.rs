@@ -6,7 +6,16 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::limits::RawResource;
+use super::limits::{RawLimits, RawResource, getrlimit};
+
+// armv7 has two of each; the first are for ids of 16 bits.
+#[cfg(not(target_arch = "arm"))]
+use libc::{SYS_setgroups, SYS_setresgid, SYS_setresuid};
+#[cfg(target_arch = "arm")]
+use libc::{
+    SYS_setgroups32 as SYS_setgroups, SYS_setresgid32 as SYS_setresgid,
+    SYS_setresuid32 as SYS_setresuid,
+};
 
 /// Step at which a start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +99,7 @@ pub(super) struct ChildPlan {
     pub new_session: bool,
     pub new_group: bool,
     pub terminal: c_int,
-    pub limits: *const (RawResource, libc::rlimit),
+    pub limits: *const (RawResource, RawLimits),
     pub limit_count: usize,
     pub ids: Option<Ids>,
     pub umask: Option<libc::mode_t>,
@@ -181,7 +190,7 @@ unsafe fn prepare(plan: &ChildPlan) -> Result<(), SpawnStep> {
                 0,
                 *resource,
                 std::ptr::from_ref(limit),
-                std::ptr::null_mut::<libc::rlimit>(),
+                std::ptr::null_mut::<RawLimits>(),
             );
             if call < 0 {
                 return Err(SpawnStep::Limits);
@@ -312,8 +321,8 @@ unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), SpawnStep> {
     // Before Linux 5.11: one by one, up to the limit of open files, at most 2^20.
     // SAFETY: a live local, then numbers.
     unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) < 0 {
+        let mut limit: RawLimits = std::mem::zeroed();
+        if getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) < 0 {
             return Err(SpawnStep::Descriptors);
         }
         let end = c_int::try_from(limit.rlim_cur).unwrap_or(1 << 20);
@@ -358,9 +367,9 @@ unsafe fn take_ids(ids: &Ids) -> Result<(), SpawnStep> {
     let same = libc::uid_t::MAX;
     // SAFETY: numbers, and a list of groups that the parent keeps.
     unsafe {
-        if libc::syscall(libc::SYS_setgroups, ids.group_count, ids.groups) < 0
-            || libc::syscall(libc::SYS_setresgid, ids.gid, ids.gid, ids.gid) < 0
-            || libc::syscall(libc::SYS_setresuid, ids.uid, ids.uid, ids.uid) < 0
+        if libc::syscall(SYS_setgroups, ids.group_count, ids.groups) < 0
+            || libc::syscall(SYS_setresgid, ids.gid, ids.gid, ids.gid) < 0
+            || libc::syscall(SYS_setresuid, ids.uid, ids.uid, ids.uid) < 0
         {
             return Err(SpawnStep::Credentials);
         }
@@ -373,10 +382,10 @@ unsafe fn take_ids(ids: &Ids) -> Result<(), SpawnStep> {
             return Err(SpawnStep::Credentials);
         }
         if ids.uid != 0 {
-            let regained = libc::syscall(libc::SYS_setresuid, same, 0, same) == 0
-                || libc::syscall(libc::SYS_setresuid, 0, 0, 0) == 0
-                || libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) == 0
-                || (ids.gid != 0 && libc::syscall(libc::SYS_setresgid, same, 0, same) == 0);
+            let regained = libc::syscall(SYS_setresuid, same, 0, same) == 0
+                || libc::syscall(SYS_setresuid, 0, 0, 0) == 0
+                || libc::syscall(SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) == 0
+                || (ids.gid != 0 && libc::syscall(SYS_setresgid, same, 0, same) == 0);
             if regained {
                 return Err(SpawnStep::Credentials);
             }

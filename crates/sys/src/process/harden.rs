@@ -77,6 +77,27 @@ pub fn no_new_privs() -> io::Result<bool> {
     Ok(prctl(libc::PR_GET_NO_NEW_PRIVS, 0)? == 1)
 }
 
+/// Forbids this process for good to gain executable memory (`PR_SET_MDWE`): memory that is writable and
+/// executable at once, or that becomes executable after it was mapped without that right. A file or a memory
+/// descriptor that is open can still be mapped as code.
+///
+/// # Errors
+/// `Unsupported` before Linux 6.3, else the kernel's error.
+pub fn refuse_exec_gain() -> io::Result<()> {
+    let wanted = libc::c_ulong::from(libc::PR_MDWE_REFUSE_EXEC_GAIN);
+    // Fails as well if a service manager has set it with another flag; what counts is what is in effect.
+    let _ = prctl(libc::PR_SET_MDWE, wanted);
+    match prctl(libc::PR_GET_MDWE, 0).map(i32::cast_unsigned) {
+        Ok(flags) if flags & libc::PR_MDWE_REFUSE_EXEC_GAIN != 0 => Ok(()),
+        Ok(_) => Err(io::Error::other("memory can become executable")),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this machine needs Linux 6.3, which refuses executable memory (PR_SET_MDWE)",
+        )),
+        Err(error) => Err(error),
+    }
+}
+
 /// Sets the signal that this process receives when its parent dies (`None`: no signal). A change of
 /// user clears it, so set it afterwards.
 ///

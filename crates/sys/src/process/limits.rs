@@ -32,6 +32,12 @@ pub(super) type RawResource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 pub(super) type RawResource = libc::c_int;
 
+#[cfg(not(target_env = "gnu"))]
+pub(super) use libc::{getrlimit, rlimit as RawLimits, setrlimit};
+/// A limit with 64 bits on every machine, as prlimit64(2) takes it.
+#[cfg(target_env = "gnu")]
+pub(super) use libc::{getrlimit64 as getrlimit, rlimit64 as RawLimits, setrlimit64 as setrlimit};
+
 impl Resource {
     pub(super) fn as_raw(self) -> RawResource {
         match self {
@@ -72,12 +78,12 @@ impl Limit {
 /// # Errors
 /// The kernel's error.
 pub fn limit(resource: Resource) -> io::Result<Limit> {
-    let mut raw = libc::rlimit {
+    let mut raw = RawLimits {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: the pointer is to a live local.
-    check(unsafe { libc::getrlimit(resource.as_raw(), &raw mut raw) })?;
+    check(unsafe { getrlimit(resource.as_raw(), &raw mut raw) })?;
     Ok(Limit {
         soft: raw.rlim_cur,
         hard: raw.rlim_max,
@@ -89,12 +95,12 @@ pub fn limit(resource: Resource) -> io::Result<Limit> {
 /// # Errors
 /// `EPERM` if a hard limit is raised without privilege, `EINVAL` if soft exceeds hard.
 pub fn set_limit(resource: Resource, limit: Limit) -> io::Result<()> {
-    let raw = libc::rlimit {
+    let raw = RawLimits {
         rlim_cur: limit.soft,
         rlim_max: limit.hard,
     };
     // SAFETY: the pointer is to a live local.
-    check(unsafe { libc::setrlimit(resource.as_raw(), &raw const raw) })?;
+    check(unsafe { setrlimit(resource.as_raw(), &raw const raw) })?;
     Ok(())
 }
 

@@ -28,8 +28,8 @@ pub use daemon::{background, daemonize, fork, leave_terminal, new_session};
 pub use end::exit_at_once;
 pub use harden::{
     close_from, close_inherited, disable_core_dumps, drop_capabilities, is_dumpable, lock_memory,
-    no_new_privs, parent_pid, pid, set_dumpable, set_name, set_no_new_privs, set_oom_score,
-    set_parent_death_signal, set_umask, umask,
+    no_new_privs, parent_pid, pid, refuse_exec_gain, set_dumpable, set_name, set_no_new_privs,
+    set_oom_score, set_parent_death_signal, set_umask, umask,
 };
 pub use limits::{Limit, Resource, limit, raise_open_files, set_limit};
 pub use printed::PrintedText;

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use super::child::{ChildPlan, ChildReport, FdMove, Ids, Image, SpawnStep, child_entry, run};
 use super::credentials::{Credentials, is_root, own_credentials};
-use super::limits::{Limit, RawResource, Resource};
+use super::limits::{Limit, RawLimits, RawResource, Resource};
 use super::wait::{Child, PidFd};
 use crate::ffi::{c_string, check};
 use crate::signals::{Blocked, Signal};
@@ -488,10 +488,10 @@ impl ChildCommand {
 }
 
 /// A resource's number and its limit.
-type RawLimit = (RawResource, libc::rlimit);
+type RawLimit = (RawResource, RawLimits);
 
 fn raw_limit(resource: Resource, limit: Limit) -> RawLimit {
-    let raw = libc::rlimit {
+    let raw = RawLimits {
         rlim_cur: limit.soft,
         rlim_max: limit.hard,
     };

@@ -6,6 +6,8 @@
 
 use std::io;
 
+use crate::process;
+
 /// Byte offset into the input of a program (`struct seccomp_data`).
 pub(super) type Offset = usize;
 
@@ -20,6 +22,8 @@ const MAX_INSTRUCTIONS: usize = 4096;
 #[derive(Default)]
 pub(super) struct BpfProgram {
     backwards: Vec<libc::sock_filter>,
+    /// The kernel must refuse this process memory that becomes executable, before it runs the program.
+    refuses_exec_gain: bool,
 }
 
 impl BpfProgram {
@@ -84,8 +88,17 @@ impl BpfProgram {
         self.jump(libc::BPF_JSET, bits, yes, no)
     }
 
+    /// Has [`install`](Self::install) forbid this process to gain executable memory
+    /// ([`process::refuse_exec_gain`]): the program cannot.
+    pub(super) fn refuse_exec_gain(&mut self) {
+        self.refuses_exec_gain = true;
+    }
+
     /// Installs the program for all threads of this process.
     pub(super) fn install(self) -> io::Result<()> {
+        if self.refuses_exec_gain {
+            process::refuse_exec_gain()?;
+        }
         match self.set(libc::SECCOMP_FILTER_FLAG_TSYNC)? {
             0 => Ok(()),
             // The result is the number of a thread that has a filter of its own.
@@ -115,6 +128,12 @@ impl BpfProgram {
                 &raw const program,
             )
         })
+    }
+
+    /// True after [`refuse_exec_gain`](Self::refuse_exec_gain).
+    #[cfg(test)]
+    pub(super) fn must_refuse_exec_gain(&self) -> bool {
+        self.refuses_exec_gain
     }
 
     /// Interprets the program for a call's `seccomp_data` and returns its action.

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use landlock::{ABI, AccessFs};
 
 use super::bpf::BpfProgram;
+use super::calls::{Call, DATAGRAMS_HERE, LOCKS_HERE};
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{self, ALLOWED, CODE, DESCRIPTOR, Net, READ, own_alone, wall_with};
-use super::token::{LOCKS, MORE, MORE_HERE};
+use super::provider::{self, CODE, DESCRIPTOR, Net, READ, library_calls, own_alone, wall_with};
+use super::token::{LOCKS, more};
 use crate::process::{self, Limit, Resource};
 
 /// What Kerberos and its plugins read besides the caller's paths.
@@ -25,7 +26,7 @@ const MAX_OPEN_FILES: u64 = 256;
 
 /// Calls of the process that works for a user: those of one that reaches tokens, many datagrams at once
 /// (the C library's resolver), and the kernel's keyrings, which hold credential caches.
-const USER: &[i64] = &[
+const USER: &[Call] = &[
     libc::SYS_sendmmsg,
     libc::SYS_recvmmsg,
     libc::SYS_keyctl,
@@ -76,25 +77,26 @@ fn confine(read: &[PathBuf], write: &[PathBuf], net: Net, filter: BpfProgram) ->
 }
 
 fn acceptor_program() -> io::Result<BpfProgram> {
-    let calls = CallList::new(UNKNOWN, ALLOWED)?;
+    let calls = CallList::new(UNKNOWN, &library_calls())?;
     finish(calls)
 }
 
 fn user_program() -> io::Result<BpfProgram> {
-    let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE, USER].concat())?;
+    let own = [USER, &DATAGRAMS_HERE.concat()].concat();
+    let mut calls = CallList::new(UNKNOWN, &[library_calls(), more(), own].concat())?;
     calls.sockets(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6])?;
     calls.any(libc::SYS_connect)?;
     finish(calls)
 }
 
 fn finish(mut calls: CallList) -> io::Result<BpfProgram> {
-    own_alone(&mut calls, &[DESCRIPTOR, LOCKS].concat())?;
+    own_alone(&mut calls, &[DESCRIPTOR, LOCKS, LOCKS_HERE].concat())?;
     calls.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter::{allows, small};
+    use super::super::filter::{allows, word};
     use super::super::provider::FORBIDDEN;
     use super::*;
 
@@ -102,7 +104,7 @@ mod tests {
     fn an_acceptor_has_no_socket_and_neither_starts_anything() {
         let (acceptor, user) = (acceptor_program().unwrap(), user_program().unwrap());
         for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
-            let arguments = [u64::from(small(family)), 1, 0, 0, 0, 0];
+            let arguments = [u64::from(word(family)), 1, 0, 0, 0, 0];
             assert!(!allows(&acceptor, UNKNOWN, libc::SYS_socket, arguments));
             assert!(allows(&user, UNKNOWN, libc::SYS_socket, arguments));
         }

@@ -8,11 +8,12 @@
 use std::io;
 
 use super::bpf::BpfProgram;
+use super::calls::{Call, FCNTL, KEY_AGENT_HERE};
 use super::filter::{CallList, STATUS_FLAGS, UNKNOWN};
 use crate::process::{self, Limit, Resource};
 
 /// Allowed with any arguments, in addition to the calls of every sandbox.
-const ALLOWED: &[i64] = &[
+const ALLOWED: &[Call] = &[
     libc::SYS_accept4,
     libc::SYS_shutdown,
     libc::SYS_getsockopt,
@@ -31,9 +32,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
     libc::SYS_membarrier,
-    // Later machines have only the successors of these.
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
 ];
 
 /// Puts this process, which must have one thread, into the sandbox: no core dumps or tracing, no new
@@ -83,11 +81,11 @@ fn is_landlock_known() -> bool {
 }
 
 fn program() -> io::Result<BpfProgram> {
-    let mut calls = CallList::new(UNKNOWN, ALLOWED)?;
+    let mut calls = CallList::new(UNKNOWN, &[ALLOWED, &KEY_AGENT_HERE.concat()].concat())?;
     calls.without_exec()?;
     calls.only_threads()?;
     calls.own_signals()?;
-    calls.with_one_of(libc::SYS_fcntl, 1, STATUS_FLAGS)?;
+    calls.with_one_of(FCNTL, 1, STATUS_FLAGS)?;
     calls.with_one_of(libc::SYS_prctl, 0, &[libc::PR_SET_NAME, libc::PR_SET_VMA])?;
     calls.without_address()?;
     calls.finish()
@@ -95,7 +93,8 @@ fn program() -> io::Result<BpfProgram> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter::{allows, small};
+    use super::super::calls::MMAP;
+    use super::super::filter::{allows, clone_flags, word};
     use super::*;
 
     #[test]
@@ -121,11 +120,10 @@ mod tests {
         ] {
             assert!(!allows(number, [0; 6]), "{number}");
         }
-        let flags = |value: i32| [u64::from(small(value)), 0, 0, 0, 0, 0];
-        assert!(allows(libc::SYS_clone, flags(libc::CLONE_THREAD)));
-        assert!(!allows(libc::SYS_clone, flags(libc::SIGCHLD)));
-        let protection = |value: i32| [0, 4096, u64::from(small(value)), 0, 0, 0];
-        assert!(allows(libc::SYS_mmap, protection(libc::PROT_READ)));
+        assert!(allows(libc::SYS_clone, clone_flags(libc::CLONE_THREAD)));
+        assert!(!allows(libc::SYS_clone, clone_flags(libc::SIGCHLD)));
+        let protection = |value: i32| [0, 4096, u64::from(word(value)), 0, 0, 0];
+        assert!(allows(MMAP, protection(libc::PROT_READ)));
         assert!(!allows(libc::SYS_mprotect, protection(libc::PROT_EXEC)));
         assert!(allows(libc::SYS_sendto, [3, 1, 1, 0, 0, 0]));
         assert!(!allows(libc::SYS_sendto, [3, 1, 1, 0, 1 << 32, 0]));

@@ -11,6 +11,7 @@
 //! not be a file: `FSIZE 0` kills its writer.
 
 mod bpf;
+mod calls;
 pub mod files;
 mod filter;
 mod gss;

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc;
 
 use super::bpf::BpfProgram;
+use crate::ffi::wide;
 use crate::process;
 
 /// `LANDLOCK_CREATE_RULESET_VERSION`, the third argument of landlock_create_ruleset(2).
@@ -50,7 +51,7 @@ fn listener() -> io::Result<OwnedFd> {
     program.load(CALL);
     let fd = program.set(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
     // SAFETY: the kernel has just made it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) })
+    Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(wide(fd)).unwrap()) })
 }
 
 /// Waits for a question; false when the thread has ended.

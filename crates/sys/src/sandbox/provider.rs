@@ -18,6 +18,7 @@ use landlock::{
 };
 
 use super::bpf::BpfProgram;
+use super::calls::{Call, FCNTL, FIOASYNC, FSTATAT, LIBRARY_HERE, MMAP, TIMERS_HERE};
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
 use crate::process::{self, Limit, Resource};
@@ -60,7 +61,7 @@ const SECURITY_KEY_DEVICES: &[&str] = &[
 /// What libraries for security keys read: device properties and the settings of OpenSSL.
 const SECURITY_KEY_READ: &[&str] = &["/run/udev", "/etc/ssl/openssl.cnf"];
 /// Calls on the sockets that report devices.
-const SECURITY_KEY_CALLS: &[i64] = &[
+const SECURITY_KEY_CALLS: &[Call] = &[
     libc::SYS_bind,
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
@@ -75,12 +76,12 @@ const MAX_OPEN_FILES: u64 = 256;
 
 /// Calls that are allowed with any arguments, in addition to those of every sandbox: memory, files within the rules above, the open
 /// device, locks of threads, clocks, and the process's socket and memory.
-pub(super) const ALLOWED: &[i64] = &[
+const ALLOWED: &[Call] = &[
     libc::SYS_pread64,
     libc::SYS_sendto,
     libc::SYS_lseek,
     libc::SYS_openat,
-    libc::SYS_newfstatat,
+    FSTATAT,
     libc::SYS_fstat,
     libc::SYS_statx,
     libc::SYS_faccessat,
@@ -94,7 +95,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
     libc::SYS_eventfd2,
-    libc::SYS_mmap,
+    MMAP,
     libc::SYS_mprotect,
     libc::SYS_mlock,
     libc::SYS_munlock,
@@ -118,23 +119,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_set_tid_address,
     libc::SYS_rseq,
     libc::SYS_membarrier,
-    // Later machines have only the successors of these.
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_open,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_stat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lstat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_access,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_readlink,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_select,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_arch_prctl,
 ];
 
 /// Allowed fcntl commands; commands that send signals to other processes, and leases and locks, are
@@ -151,8 +135,7 @@ pub(super) const DESCRIPTOR: &[i32] = &[
 pub(super) const REACHES_OTHERS: &[i32] = &[
     0x8901, // FIOSETOWN
     0x8902, // SIOCSPGRP
-    0x5452, // FIOASYNC
-    0x5412, // TIOCSTI
+    FIOASYNC, 0x5412, // TIOCSTI
     0x541c, // TIOCLINUX
 ];
 
@@ -322,14 +305,19 @@ fn program() -> io::Result<BpfProgram> {
 fn security_key_program() -> io::Result<BpfProgram> {
     let mut calls = calls()?;
     calls.sockets(&[])?;
-    for number in SECURITY_KEY_CALLS {
-        calls.any(*number)?;
+    for number in [SECURITY_KEY_CALLS, &TIMERS_HERE.concat()].concat() {
+        calls.any(number)?;
     }
     calls.finish()
 }
 
+/// The calls that a process with a foreign library may make with any arguments.
+pub(super) fn library_calls() -> Vec<Call> {
+    [ALLOWED, &LIBRARY_HERE.concat()].concat()
+}
+
 fn calls() -> io::Result<CallList> {
-    let mut calls = CallList::new(UNKNOWN, ALLOWED)?;
+    let mut calls = CallList::new(UNKNOWN, &library_calls())?;
     own_alone(&mut calls, DESCRIPTOR)?;
     Ok(calls)
 }
@@ -342,7 +330,7 @@ pub(super) fn own_alone(calls: &mut CallList, descriptor: &[i32]) -> io::Result<
     // Limits of this process and affinity of the calling thread only.
     calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
     calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
-    calls.with_one_of(libc::SYS_fcntl, 1, descriptor)?;
+    calls.with_one_of(FCNTL, 1, descriptor)?;
     calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     calls.with_one_of(libc::SYS_prctl, 0, &control)
@@ -351,7 +339,7 @@ pub(super) fn own_alone(calls: &mut CallList, descriptor: &[i32]) -> io::Result<
 /// Calls that no foreign library may make: they start, reach or signal other processes, change the user,
 /// accept connections, or work past the filter.
 #[cfg(test)]
-pub(super) const FORBIDDEN: [i64; 11] = [
+pub(super) const FORBIDDEN: [Call; 11] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_clone3,
@@ -362,24 +350,24 @@ pub(super) const FORBIDDEN: [i64; 11] = [
     libc::SYS_io_uring_setup,
     libc::SYS_listen,
     libc::SYS_accept4,
-    libc::SYS_setuid,
+    super::calls::SETUID,
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter::{allows, small};
+    use super::super::filter::{allows, word};
     use super::*;
 
     #[test]
     fn nobody_else_gets_signals_or_other_processors() {
         let program = program().unwrap();
         let allows = |number, arguments| allows(&program, UNKNOWN, number, arguments);
-        let second = |value: i32| [3, u64::from(small(value)), 0, 0, 0, 0];
+        let second = |value: i32| [3, u64::from(word(value)), 0, 0, 0, 0];
         for command in DESCRIPTOR {
-            assert!(allows(libc::SYS_fcntl, second(*command)), "{command}");
+            assert!(allows(FCNTL, second(*command)), "{command}");
         }
         for command in [libc::F_SETOWN, 10, 15, libc::F_SETLEASE, libc::F_NOTIFY] {
-            assert!(!allows(libc::SYS_fcntl, second(command)), "{command}");
+            assert!(!allows(FCNTL, second(command)), "{command}");
         }
         for request in REACHES_OTHERS {
             assert!(!allows(libc::SYS_ioctl, second(*request)), "{request:#x}");
@@ -398,9 +386,9 @@ mod tests {
         let program = security_key_program().unwrap();
         let socket = |family: i32, protocol: i32| {
             let arguments = [
-                u64::from(small(family)),
+                u64::from(word(family)),
                 3,
-                u64::from(small(protocol)),
+                u64::from(word(protocol)),
                 0,
                 0,
                 0,

@@ -15,9 +15,12 @@ use std::path::{Path, PathBuf};
 use landlock::{ABI, AccessFs};
 
 use super::bpf::BpfProgram;
+use super::calls::{Call, FADVISE, LOCKS_HERE, MORE_HERE};
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{self, ALLOWED, CODE, DESCRIPTOR, READ, own_alone, wall, with_neighbours};
+use super::provider::{
+    self, CODE, DESCRIPTOR, READ, library_calls, own_alone, wall, with_neighbours,
+};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
 /// devices, users and times with.
@@ -79,14 +82,8 @@ const MAX_OPEN_FILES: u64 = 256;
 /// Longest configuration of a token of software that is read for the places of its objects, bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 64 * 1024;
 
-#[cfg(not(target_arch = "powerpc64"))]
-const FADVISE: i64 = libc::SYS_fadvise64;
-/// `__NR_fadvise64` of asm/unistd.h, which libc does not name there.
-#[cfg(target_arch = "powerpc64")]
-const FADVISE: i64 = 233;
-
 /// Calls beyond those of [`super::provider()`]: reports of devices, and changes of files within the rules.
-pub(super) const MORE: &[i64] = &[
+const MORE: &[Call] = &[
     libc::SYS_bind,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
@@ -114,46 +111,18 @@ pub(super) const MORE: &[i64] = &[
     libc::SYS_getresgid,
     libc::SYS_dup3,
 ];
-/// The same that only x86-64 has.
-#[cfg(target_arch = "x86_64")]
-pub(super) const MORE_HERE: &[i64] = &[
-    libc::SYS_unlink,
-    libc::SYS_mkdir,
-    libc::SYS_rmdir,
-    libc::SYS_rename,
-    libc::SYS_getdents,
-    libc::SYS_dup2,
-    libc::SYS_pipe,
-    libc::SYS_eventfd,
-];
-#[cfg(target_arch = "aarch64")]
-pub(super) const MORE_HERE: &[i64] = &[libc::SYS_renameat];
-#[cfg(target_arch = "riscv64")]
-pub(super) const MORE_HERE: &[i64] = &[];
-/// The same that ppc64le has.
-#[cfg(target_arch = "powerpc64")]
-pub(super) const MORE_HERE: &[i64] = &[
-    libc::SYS_unlink,
-    libc::SYS_mkdir,
-    libc::SYS_rmdir,
-    libc::SYS_rename,
-    libc::SYS_renameat,
-    libc::SYS_getdents,
-    libc::SYS_dup2,
-    libc::SYS_pipe,
-    libc::SYS_eventfd,
-];
-
 /// fcntl commands beyond those of [`super::provider()`]: locks of files.
 pub(super) const LOCKS: &[i32] = &[
     libc::F_DUPFD,
-    libc::F_GETLK,
-    libc::F_SETLK,
-    libc::F_SETLKW,
     libc::F_OFD_GETLK,
     libc::F_OFD_SETLK,
     libc::F_OFD_SETLKW,
 ];
+
+/// What a process that reaches tokens may call with any arguments beyond [`library_calls`].
+pub(super) fn more() -> Vec<Call> {
+    [MORE, &MORE_HERE.concat()].concat()
+}
 
 /// Puts this process, which must have one thread, into the sandbox; `library` is the one that it will
 /// load. Returns how far the kernel restricts access to files; calls are filtered on every kernel.
@@ -315,7 +284,7 @@ fn database(value: &str) -> Option<PathBuf> {
 }
 
 fn program(connects: bool) -> io::Result<BpfProgram> {
-    let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE].concat())?;
+    let mut calls = CallList::new(UNKNOWN, &[library_calls(), more()].concat())?;
     if connects {
         calls.sockets(&[libc::AF_UNIX])?;
         calls.any(libc::SYS_connect)?;
@@ -326,35 +295,36 @@ fn program(connects: bool) -> io::Result<BpfProgram> {
     let streams = [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK];
     let streams = streams.map(|flag| libc::SOCK_STREAM | flag);
     calls.with_one_of(libc::SYS_socketpair, 1, &streams)?;
-    own_alone(&mut calls, &[DESCRIPTOR, LOCKS].concat())?;
+    own_alone(&mut calls, &[DESCRIPTOR, LOCKS, LOCKS_HERE].concat())?;
     calls.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter::small;
+    use super::super::calls::FCNTL;
+    use super::super::filter::{clone_flags, word};
     use super::super::provider::FORBIDDEN;
     use super::*;
     use crate::process;
 
-    fn allows(number: i64, arguments: [u64; 6]) -> bool {
+    fn allows(number: Call, arguments: [u64; 6]) -> bool {
         allows_if(true, number, arguments)
     }
 
-    fn allows_if(connects: bool, number: i64, arguments: [u64; 6]) -> bool {
+    fn allows_if(connects: bool, number: Call, arguments: [u64; 6]) -> bool {
         let program = program(connects).unwrap();
         super::super::filter::allows(&program, UNKNOWN, number, arguments)
     }
 
     #[test]
     fn without_a_daemon_for_tokens_it_connects_to_nothing() {
-        let family = |value: i32| [u64::from(small(value)), 3, 15, 0, 0, 0];
+        let family = |value: i32| [u64::from(word(value)), 3, 15, 0, 0, 0];
         assert!(allows(libc::SYS_connect, [0; 6]));
         assert!(!allows_if(false, libc::SYS_connect, [0; 6]));
         assert!(!allows_if(false, libc::SYS_socket, family(libc::AF_UNIX)));
         // Reports of devices come without it.
         assert!(allows_if(false, libc::SYS_socket, family(libc::AF_NETLINK)));
-        let pair = |kind: i32| [1, u64::from(small(kind)), 0, 0, 0, 0];
+        let pair = |kind: i32| [1, u64::from(word(kind)), 0, 0, 0, 0];
         assert!(allows_if(
             false,
             libc::SYS_socketpair,
@@ -365,13 +335,13 @@ mod tests {
 
     #[test]
     fn a_token_library_has_no_network_and_starts_nothing() {
-        let first = |value: i32| [u64::from(small(value)), 1, 0, 0, 0, 0];
+        let first = |value: i32| [u64::from(word(value)), 1, 0, 0, 0, 0];
         assert!(allows(libc::SYS_socket, first(libc::AF_UNIX)));
         let netlink = |protocol: i32| {
-            let family = u64::from(small(libc::AF_NETLINK));
+            let family = u64::from(word(libc::AF_NETLINK));
             allows(
                 libc::SYS_socket,
-                [family, 3, u64::from(small(protocol)), 0, 0, 0],
+                [family, 3, u64::from(word(protocol)), 0, 0, 0],
             )
         };
         assert!(netlink(libc::NETLINK_KOBJECT_UEVENT));
@@ -387,11 +357,11 @@ mod tests {
         for number in FORBIDDEN {
             assert!(!allows(number, [0; 6]), "{number}");
         }
-        assert!(allows(libc::SYS_clone, first(libc::CLONE_THREAD)));
-        assert!(!allows(libc::SYS_clone, first(libc::SIGCHLD)));
-        let second = |value: i32| [3, u64::from(small(value)), 0, 0, 0, 0];
-        assert!(allows(libc::SYS_fcntl, second(libc::F_SETLKW)));
-        assert!(!allows(libc::SYS_fcntl, second(libc::F_SETOWN)));
+        assert!(allows(libc::SYS_clone, clone_flags(libc::CLONE_THREAD)));
+        assert!(!allows(libc::SYS_clone, clone_flags(libc::SIGCHLD)));
+        let second = |value: i32| [3, u64::from(word(value)), 0, 0, 0, 0];
+        assert!(allows(FCNTL, second(libc::F_SETLKW)));
+        assert!(!allows(FCNTL, second(libc::F_SETOWN)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use super::{files, is_plausible, nss};
-use crate::ffi::{c_string, copy_c_str};
+use crate::ffi::{c_string, copy_c_str, wide};
 
 const SHADOW: &str = "/etc/shadow";
 
@@ -176,7 +176,8 @@ fn by_name_through_nss(name: &str) -> io::Result<Option<Shadow>> {
 /// # Safety
 /// `entry` was filled by a successful `getspnam_r` whose buffer still lives.
 unsafe fn shadow(entry: &libc::spwd) -> Option<Shadow> {
-    let day = |value: libc::c_long| (value != -1).then_some(value);
+    // -1 means no value.
+    let day = |value: libc::c_long| Some(wide(value)).filter(|value| *value != -1);
     // SAFETY: null or a terminated string, by the caller's promise.
     let hash = unsafe { copy_c_str(entry.sp_pwdp, 1024) }.unwrap_or_default();
     Some(Shadow {

@@ -43,6 +43,9 @@ pub const TESTS: &[(&str, fn())] = &[
         "a_stack_that_calls_have_left_goes_back_to_the_system",
         || succeeds("trim-stack", None),
     ),
+    ("no_memory_becomes_executable", || {
+        succeeds("exec-gain", None)
+    }),
     ("a_manager_hands_sockets_to_its_process_only", || {
         succeeds("listen-fds", None)
     }),
@@ -140,6 +143,7 @@ pub fn child(scenario: &str) -> bool {
         "give-up-group" => give_up_group(),
         "as-user" => as_user(),
         "title" => title(),
+        "exec-gain" => exec_gain(),
         "dumpable" => dumpable(),
         "close-from" => close_from(),
         "stdio" => stdio(),
@@ -459,4 +463,40 @@ fn parent_dies() {
     drop(command);
     read_until(&reader, b"started\n");
     sys::io::write_all(sys::io::stdout(), b"started\n").unwrap();
+}
+
+/// The kernel's refusal, by itself: no filter of system calls is installed.
+fn exec_gain() {
+    const LEN: usize = 4096;
+    let map = |protection: i32| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory, at an address of the kernel's choice.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), LEN, protection, flags, -1, 0) };
+        (page != libc::MAP_FAILED).then_some(page)
+    };
+    let protect = |page: *mut libc::c_void, protection: i32| {
+        // SAFETY: a page of this function's own, which nothing reads or writes.
+        unsafe { libc::mprotect(page, LEN, protection) == 0 }
+    };
+    let (read, write) = (libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
+    let page = map(write).unwrap();
+    assert!(
+        protect(page, read | libc::PROT_EXEC),
+        "this kernel permits it"
+    );
+    assert!(protect(page, write));
+    if let Err(error) = process::refuse_exec_gain() {
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
+        eprintln!("skipped: {error}");
+        return;
+    }
+    assert_eq!(map(write | libc::PROT_EXEC), None);
+    for protection in [read, write] {
+        let page = map(protection).unwrap();
+        assert!(!protect(page, read | libc::PROT_EXEC));
+        assert!(!protect(page, write | libc::PROT_EXEC));
+    }
+    assert!(!protect(page, read | libc::PROT_EXEC));
+    // A second time, as after an exec.
+    process::refuse_exec_gain().unwrap();
 }
