@@ -334,6 +334,9 @@ pub(crate) const LISTED: &[Listed] = &[
         Theirs("a third -t takes back what the second has forced"),
     ),
     client("refuses", "setenv #*", Since("10.6")),
+    client("refuses", "canonicaldomains #*", Since("10.6")),
+    server("takes", "include *; *: subsystem *", Since("10.6")),
+    server("prints logverbose", "logverbose none", NONE_OF_ANY_CASE),
     server("refuses", "clientaliveinterval +*", Since("10.6")),
     server(
         "refuses",
