@@ -302,11 +302,11 @@ fn with_host_key(
 }
 
 fn refused(adversary: &mut Adversary<Memory>, what: &str) {
-    assert_eq!(
-        adversary.subject.error,
-        Some(Error::HostKeySignature),
-        "{what}"
-    );
+    refused_with(adversary, Error::HostKeySignature, what);
+}
+
+fn refused_with(adversary: &mut Adversary<Memory>, error: Error, what: &str) {
+    assert_eq!(adversary.subject.error, Some(error), "{what}");
     assert!(
         !adversary
             .subject
@@ -384,7 +384,11 @@ fn rsa_host_keys_below_the_required_size_are_refused() {
         algorithm: SignatureAlgorithm::RsaSha512,
     };
     adversary.reply(&Reply::default());
-    refused(&mut adversary, "1024 bits");
+    let too_small = Error::HostKeyTooSmall {
+        bits: 1024,
+        minimum: 2048,
+    };
+    refused_with(&mut adversary, too_small, "1024 bits");
 }
 
 #[test]

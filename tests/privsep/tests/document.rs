@@ -20,6 +20,7 @@ const PLACES: [&str; 17] = [
     "crates/fido/tests",
     "crates/add/tests/agent",
     "tests/interop/tests",
+    "tests/interop/tests/gssapi",
     "crates/sys/src/sandbox",
     "tests/hostile/tests",
 ];

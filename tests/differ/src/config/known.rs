@@ -34,8 +34,9 @@ const EMPTY_NAMES: Why = Said("A list with an empty name (`a,,b`) is refused");
 const WITHOUT_OLD: Why = Said(
     "Names in a list of algorithms that are left out (ssh-dss, in a build with the feature `strict` all old ones) or unknown are ignored",
 );
-const NONE_OF_ANY_CASE: Why =
-    Said("HostKeyAlias, BindAddress, BindInterface, IdentityAgent and LogVerbose of `none` in any case");
+const NONE_OF_ANY_CASE: Why = Said(
+    "HostKeyAlias, BindAddress, BindInterface, IdentityAgent and LogVerbose of `none` in any case",
+);
 const ODD_HOP: Why = Said("Quotes, blanks and a leading `-` in ProxyJump are refused");
 const EMPTY_PORT: Why = Said("`ssh://h:` and `ProxyJump h:` are refused");
 const CONTROL: Why = Said("Control characters in `User`, `HostName` and `HostKeyAlias` of a file");
