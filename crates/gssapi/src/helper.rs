@@ -203,7 +203,7 @@ fn inquire(control: &OwnedFd, identity: Option<&str>) -> Result<(), GssFailure> 
 /// Waits for a password, in a sandbox with the network and without a file to write.
 fn check_password(control: &OwnedFd, ids: Option<UserIds>) -> Result<(), GssFailure> {
     become_user(ids)?;
-    sandboxed(sys::sandbox::gss_user(&configuration(), &[]))?;
+    sandboxed(sys::sandbox::gss_password(&configuration()))?;
     let gss = Gss::load()?;
     say(control, &HelperReply::Done)?;
     let Some(HelperRequest::Password { user, password }) = next(control)? else {

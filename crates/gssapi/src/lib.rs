@@ -36,31 +36,44 @@ const MAX_STEPS: u32 = 4;
 /// The variables with which an administrator names Kerberos' files to a server.
 pub const VARIABLES: [&str; 2] = ["KRB5_CONFIG", "KRB5_KTNAME"];
 
+/// How long a helper's answers are awaited.
+#[derive(Debug, Clone, Copy)]
+enum AnswerWait {
+    Endless,
+    /// So long for each.
+    Each(Duration),
+    /// All of them until this time, monotonic milliseconds.
+    Until(u64),
+}
+
+impl AnswerWait {
+    /// A server's: what the helper computes takes milliseconds.
+    fn of_server(until_ms: Option<u64>) -> Self {
+        until_ms.map_or(Self::Each(SERVER_WAIT), Self::Until)
+    }
+}
+
 /// A helper, which is killed on drop.
 #[derive(Debug)]
 struct HelperProcess {
     child: Child,
     socket: OwnedFd,
-    /// Longest wait for an answer; `None` for no limit.
-    wait: Option<Duration>,
+    wait: AnswerWait,
 }
 
 impl HelperProcess {
     /// Starts one for a user's own work, with the user's environment.
     fn of_user(wait: Option<Duration>) -> Result<Self, GssFailure> {
+        let wait = wait.map_or(AnswerWait::Endless, AnswerWait::Each);
         Self::start(&SelfExe::open()?, true, wait)
     }
 
     /// Starts one for a server.
-    fn of_server(executable: &SelfExe, wait: Duration) -> Result<Self, GssFailure> {
-        Self::start(executable, false, Some(wait))
+    fn of_server(executable: &SelfExe, wait: AnswerWait) -> Result<Self, GssFailure> {
+        Self::start(executable, false, wait)
     }
 
-    fn start(
-        executable: &SelfExe,
-        inherits: bool,
-        wait: Option<Duration>,
-    ) -> Result<Self, GssFailure> {
+    fn start(executable: &SelfExe, inherits: bool, wait: AnswerWait) -> Result<Self, GssFailure> {
         let (ours, theirs) = sys::socket::stream_pair()?;
         // Neither an answer nor room for a request is waited for without end.
         sys::io::set_nonblocking(&ours, true)?;
@@ -143,8 +156,13 @@ impl HelperProcess {
 
     /// Monotonic milliseconds of the end of a wait that begins now.
     fn until_ms(&self) -> Option<u64> {
-        self.wait
-            .map(|wait| sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or(0))
+        match self.wait {
+            AnswerWait::Endless => None,
+            AnswerWait::Each(wait) => {
+                Some(sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or(0))
+            }
+            AnswerWait::Until(until_ms) => Some(until_ms),
+        }
     }
 
     fn step(&self, request: &HelperRequest) -> Result<ContextStep, GssFailure> {
@@ -280,16 +298,17 @@ pub fn inquire(identity: Option<String>, wait: Duration) -> Result<CachedCredent
 pub struct PasswordCheck(HelperProcess);
 
 impl PasswordCheck {
-    /// Starts the process, which changes to `ids` unless it is not root. Each answer is awaited for `wait`.
+    /// Starts the process, which changes to `ids` unless it is not root. All its answers are awaited until `until_ms`,
+    /// in milliseconds of the monotonic clock.
     ///
     /// # Errors
     /// [`GssFailure`], for example that the library is not installed.
     pub fn start(
         executable: &SelfExe,
         ids: Option<UserIds>,
-        wait: Duration,
+        until_ms: u64,
     ) -> Result<Self, GssFailure> {
-        let helper = HelperProcess::of_server(executable, wait)?;
+        let helper = HelperProcess::of_server(executable, AnswerWait::Until(until_ms))?;
         helper.done(&HelperRequest::CheckPassword { ids })?;
         Ok(Self(helper))
     }
@@ -351,12 +370,17 @@ pub struct AcceptorTerms {
 pub struct KerberosAcceptor(HelperProcess);
 
 impl KerberosAcceptor {
-    /// Starts an acceptor with the machine's keytab.
+    /// Starts an acceptor with the machine's keytab. Its answers are awaited until `until_ms` (monotonic milliseconds),
+    /// or each for 10 s.
     ///
     /// # Errors
     /// [`GssFailure`] with the library's message, for example that the keytab has no key.
-    pub fn start(executable: &SelfExe, terms: AcceptorTerms) -> Result<Self, GssFailure> {
-        let helper = HelperProcess::of_server(executable, SERVER_WAIT)?;
+    pub fn start(
+        executable: &SelfExe,
+        terms: AcceptorTerms,
+        until_ms: Option<u64>,
+    ) -> Result<Self, GssFailure> {
+        let helper = HelperProcess::of_server(executable, AnswerWait::of_server(until_ms))?;
         helper.done(&HelperRequest::Accept(terms))?;
         Ok(Self(helper))
     }
@@ -371,7 +395,7 @@ impl KerberosAcceptor {
         terms: AcceptorTerms,
         wait: Duration,
     ) -> Result<bool, GssFailure> {
-        let helper = HelperProcess::of_server(executable, wait)?;
+        let helper = HelperProcess::of_server(executable, AnswerWait::Each(wait))?;
         match helper.done(&HelperRequest::Accept(terms)) {
             Ok(()) => Ok(true),
             Err(failure) if failure == silent() => Ok(false),
@@ -414,7 +438,7 @@ impl KerberosAcceptor {
 }
 
 /// True if the principal with this exported name may log in as `user`, whose ids the process takes on
-/// (krb5_kuserok).
+/// (krb5_kuserok). The answer is awaited until `until_ms` (monotonic milliseconds), or for 10 s.
 ///
 /// # Errors
 /// [`GssFailure`] with the library's message.
@@ -423,13 +447,11 @@ pub fn authorize(
     ids: Option<UserIds>,
     name: Vec<u8>,
     user: &str,
+    until_ms: Option<u64>,
 ) -> Result<bool, GssFailure> {
     let user = user.to_owned();
-    match HelperProcess::of_server(executable, SERVER_WAIT)?.call(&HelperRequest::Authorize {
-        ids,
-        name,
-        user,
-    })? {
+    let helper = HelperProcess::of_server(executable, AnswerWait::of_server(until_ms))?;
+    match helper.call(&HelperRequest::Authorize { ids, name, user })? {
         HelperReply::Authorized(verdict) => Ok(verdict),
         _ => Err(unexpected()),
     }
@@ -446,7 +468,8 @@ pub fn store(
     path: &str,
 ) -> Result<(), GssFailure> {
     let path = path.to_owned();
-    HelperProcess::of_server(executable, SERVER_WAIT)?.done(&HelperRequest::Store {
+    let helper = HelperProcess::of_server(executable, AnswerWait::of_server(None))?;
+    helper.done(&HelperRequest::Store {
         ids,
         credential,
         path,

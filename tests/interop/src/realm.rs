@@ -116,6 +116,12 @@ impl Realm {
         self.files.join("krb5.conf")
     }
 
+    /// What the KDC has logged: a line for each request.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.files.join("kdc.log")).unwrap_or_default()
+    }
+
     /// The keytab with the key of [`HOST`].
     #[must_use]
     pub fn keytab(&self, name: &str) -> PathBuf {

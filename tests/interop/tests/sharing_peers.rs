@@ -313,14 +313,43 @@ fn a_pool_leaves_the_master_of_another_host_alone() {
     assert_ne!(next.stdout.text(), elsewhere.stdout.text());
     fs::remove_file(&mark).expect("the mark");
     assert!(interop::process::wait(&mut full.0, LIMIT).is_ok());
+    // The path alone says which pool.
     let exit = finish(
-        shared.master(lines).args(["-O", "exit", HOST]),
+        shared.master(lines).args(["-O", "exit", "dummy"]),
         Input::Nothing,
     );
     assert_has(&exit, "Exit request sent.");
     let only_other = || shared.sockets() == [Path::new(&other)];
     assert!(until(LIMIT, only_other), "{:?}", shared.sockets());
     assert_has(&at_other(&["-O", "exit", HOST]), "Exit request sent.");
+}
+
+/// The first name fits into a socket's address, and the next ones do not.
+#[test]
+fn a_pool_whose_names_are_too_long_has_one_connection() {
+    let shared = ours("MaxSessions 1\n");
+    let folder = shared.folder.path().display().to_string();
+    let path = format!("{folder}/{}", "s".repeat(100 - folder.len() - 1));
+    let lines = "ControlMaster auto\nControlPersist 60\nControlConnections 3\n";
+    let at = |words: &[&str]| {
+        let mut command = shared.master(lines);
+        command.args(["-S", &path]).args(words);
+        command
+    };
+    let mark = shared.folder.join("mark");
+    let order = format!(
+        "touch {0}; while [ -e {0} ]; do sleep 0.1; done",
+        mark.display()
+    );
+    let full = at(&[HOST, &order]).stdin(Stdio::null()).spawn();
+    let mut full = Background(full.expect("ssh"));
+    assert!(until(LIMIT, || mark.exists()));
+    let next = finish(&mut at(&[HOST, "echo next"]), Input::Nothing);
+    assert_is(&next, 0, "next\n");
+    fs::remove_file(&mark).expect("the mark");
+    assert!(interop::process::wait(&mut full.0, LIMIT).is_ok());
+    let exit = finish(&mut at(&["-O", "exit", HOST]), Input::Nothing);
+    assert_has(&exit, "Exit request sent.");
 }
 
 #[test]

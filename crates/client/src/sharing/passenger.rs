@@ -72,19 +72,20 @@ impl KeptPlace {
 pub(crate) const REFUSED_BY_SERVER: &str = "Session open refused by peer";
 
 /// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`). The names of all but
-/// the first contain a digest of the user and the server: `PATH.1` may be another host's ControlPath.
+/// the first contain a digest of the path: `PATH.1` may be another host's ControlPath.
 pub(crate) fn pool(path: &str, options: &ClientOptions) -> Vec<String> {
     let mut paths = vec![path.to_owned()];
     if options.connection.control_connections > 1 {
-        let whom = format!("{}\0{}\0{}", options.user, options.hostname, options.port);
-        let digest = HashAlgorithm::Sha256.digest(whom.as_bytes());
+        let digest = HashAlgorithm::Sha256.digest(path.as_bytes());
         let digest: String = digest
             .iter()
             .take(POOL_DIGEST_BYTES)
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let numbers = 1..options.connection.control_connections;
-        paths.extend(numbers.map(|number| format!("{path}.{digest}.{number}")));
+        let others = numbers.map(|number| format!("{path}.{digest}.{number}"));
+        // With longer names than fit there is one connection, as without a pool.
+        paths.extend(others.filter(|other| socket::check_length(other).is_ok()));
     }
     paths
 }

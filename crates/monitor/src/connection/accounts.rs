@@ -191,8 +191,8 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
         && !name.chars().any(|c| c == '/' || c.is_control())
 }
 
-/// A name that no account has, looked up instead of an unsuitable name.
-const NO_ONE: &str = "no such user";
+/// A name that no account and no principal has, looked up instead of an unsuitable name.
+pub(crate) const NO_ONE: &str = "no such user";
 
 /// The name to look up in databases and pass to PAM: `name`, or one that no account has if `name`
 /// is unsuitable.

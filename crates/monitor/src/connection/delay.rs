@@ -7,15 +7,19 @@
 use crypto::hash::{HashAlgorithm, Hasher};
 
 /// Pads refusals to multiples of a step.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct FailureDelay {
     step_us: u64,
+    is_of_kdc: bool,
 }
 
 /// Minimum step, and minimum time of any refusal.
 const FLOOR_US: u64 = 5_000;
 /// Range of the step above `FLOOR_US`.
 const SPREAD_US: u64 = 4_300;
+/// A step of refusals for which a KDC was asked, in those of the others: 250 to 465 ms. Whether a realm has the
+/// principal makes a difference of a round trip and of the password's derivation to a key, together some milliseconds.
+const KDC_STEPS: u64 = 50;
 /// A refusal that took more steps than this (slow PAM modules) is not padded.
 const MAX_STEPS: u64 = 200;
 
@@ -31,22 +35,43 @@ impl FailureDelay {
             .map_or(0, |bytes| u32::from_be_bytes(*bytes));
         Self {
             step_us: FLOOR_US + u64::from(number) % SPREAD_US,
+            is_of_kdc: false,
+        }
+    }
+
+    /// The delay of a connection that has asked a KDC.
+    pub(crate) fn of_kdc(self) -> Self {
+        Self {
+            is_of_kdc: true,
+            ..self
         }
     }
 
     /// Microseconds still to wait after `elapsed_us`, up to the next multiple of the step.
     pub(crate) fn remaining_us(&self, elapsed_us: u64) -> u64 {
-        let steps = elapsed_us.div_ceil(self.step_us).max(1);
+        let step_us = match self.is_of_kdc {
+            true => self.step_us * KDC_STEPS,
+            false => self.step_us,
+        };
+        let steps = elapsed_us.div_ceil(step_us).max(1);
         if steps > MAX_STEPS {
             return 0;
         }
-        (steps * self.step_us).saturating_sub(elapsed_us)
+        (steps * step_us).saturating_sub(elapsed_us)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_does_not_tell_how_many_steps_a_kdc_took() {
+        let delay = FailureDelay::new(&[1; 32]).of_kdc().of_kdc();
+        let ends = [7_940, 15_200, 200_000].map(|elapsed| elapsed + delay.remaining_us(elapsed));
+        assert!((250_000..465_000).contains(&ends[0]));
+        assert_eq!(ends, [ends[0]; 3]);
+    }
 
     #[test]
     fn the_end_does_not_tell_how_long_the_work_was() {

@@ -41,7 +41,7 @@ impl OpenExchange {
         request: &GssExchange,
     ) -> Result<Self, GssFailure> {
         Ok(Self {
-            acceptor: kerberos.acceptor(terms)?,
+            acceptor: kerberos.acceptor(terms, None)?,
             kex: request.kex_algorithm.clone(),
             hash: request.hash.clone(),
             tokens: 0,

@@ -2,8 +2,6 @@
 //! context, check a password at the KDC, ask whether a principal may log in as the user, and keep credentials for the
 //! session. The monitor never loads the library.
 
-use std::time::Duration;
-
 use gssapi::{AcceptorTerms, Client, GssFailure, KerberosAcceptor, PasswordCheck, UserIds};
 use sys::process::{AsUser, SelfExe};
 use zeroize::Zeroizing;
@@ -68,8 +66,8 @@ impl<'n> Kerberos<'n> {
         })
     }
 
-    /// Checks a password of the user with this name at the KDC, for at most `wait` a step, and the KDC by the machine's
-    /// key. Returns the principal with its tickets.
+    /// Checks a password of the principal with this name at the KDC, until `until_ms` (monotonic milliseconds), and the
+    /// KDC by the machine's key. Returns the principal with its tickets.
     ///
     /// # Errors
     /// [`GssFailure`]; then nobody has proved anything.
@@ -77,7 +75,7 @@ impl<'n> Kerberos<'n> {
         &self,
         user: &str,
         password: &[u8],
-        wait: Duration,
+        until_ms: u64,
         log: &Log,
     ) -> Result<Client, GssFailure> {
         let logged = |failure: GssFailure| {
@@ -85,14 +83,19 @@ impl<'n> Kerberos<'n> {
             failure
         };
         let check =
-            PasswordCheck::start(self.executable, self.unprivileged(), wait).map_err(logged)?;
+            PasswordCheck::start(self.executable, self.unprivileged(), until_ms).map_err(logged)?;
         check.run(user, password, || {
-            self.acceptor(TicketTerms::OF_PASSWORDS).map_err(logged)
+            self.acceptor(TicketTerms::OF_PASSWORDS, Some(until_ms))
+                .map_err(logged)
         })
     }
 
-    /// Starts an acceptor.
-    pub(crate) fn acceptor(&self, terms: TicketTerms) -> Result<KerberosAcceptor, GssFailure> {
+    /// Starts an acceptor, whose answers are awaited until `until_ms` (monotonic milliseconds), or each for 10 s.
+    pub(crate) fn acceptor(
+        &self,
+        terms: TicketTerms,
+        until_ms: Option<u64>,
+    ) -> Result<KerberosAcceptor, GssFailure> {
         KerberosAcceptor::start(
             self.executable,
             AcceptorTerms {
@@ -101,13 +104,21 @@ impl<'n> Kerberos<'n> {
                 takes_delegated: terms.takes_delegated,
                 is_mutual: terms.is_mutual,
             },
+            until_ms,
         )
     }
 
-    /// True if the principal may log in as the account's user.
-    pub(crate) fn permits(&self, account: &Account, client: &Client, log: &Log) -> bool {
+    /// True if the principal may log in as the account's user. The answer is awaited until `until_ms` (monotonic
+    /// milliseconds), or for 10 s.
+    pub(crate) fn permits(
+        &self,
+        account: &Account,
+        client: &Client,
+        until_ms: Option<u64>,
+        log: &Log,
+    ) -> bool {
         let (name, user) = (client.name.clone(), &account.name);
-        match gssapi::authorize(self.executable, ids_of(account), name, user) {
+        match gssapi::authorize(self.executable, ids_of(account), name, user, until_ms) {
             Ok(verdict) => verdict,
             Err(failure) => {
                 log.error(&format!("GSSAPI: {failure}"));

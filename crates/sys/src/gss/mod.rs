@@ -2,7 +2,7 @@
 //! context on either side, sign with it, and name and store what the client proved.
 //!
 //! The library is foreign code and parses tokens of the peer: load it only in a process in
-//! [`crate::sandbox::gss_acceptor`] or [`crate::sandbox::gss_user`].
+//! [`crate::sandbox::gss_acceptor`], [`crate::sandbox::gss_user`] or [`crate::sandbox::gss_password`].
 
 mod credential;
 mod raw;

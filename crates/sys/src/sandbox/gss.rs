@@ -24,15 +24,10 @@ const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/random", "/dev/urando
 /// Limit on open descriptors.
 const MAX_OPEN_FILES: u64 = 256;
 
-/// Calls of the process that works for a user: those of one that reaches tokens, many datagrams at once
-/// (the C library's resolver), and the kernel's keyrings, which hold credential caches.
-const USER: &[Call] = &[
-    libc::SYS_sendmmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-];
+/// Many datagrams at once, for the C library's resolver.
+const RESOLVER: &[Call] = &[libc::SYS_sendmmsg, libc::SYS_recvmmsg];
+/// The kernel's keyrings, which hold a user's credential caches.
+const KEYRINGS: &[Call] = &[libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key];
 
 /// Puts this process, which must have one thread, into the sandbox of an acceptor that may read
 /// `configuration` besides the usual places. Returns how far the kernel restricts access to files.
@@ -51,6 +46,16 @@ pub fn gss_acceptor(configuration: &[PathBuf]) -> io::Result<Wall> {
 /// The kernel's error; then end the process.
 pub fn gss_user(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Wall> {
     confine(read, write, Net::Permitted, user_program()?)
+}
+
+/// Puts this process, which must have one thread, into the sandbox of one that checks a password at a KDC: that of
+/// a user's process that may read `read`, without a file to write and without keyrings, since it may have inherited
+/// root's.
+///
+/// # Errors
+/// The kernel's error; then end the process.
+pub fn gss_password(read: &[PathBuf]) -> io::Result<Wall> {
+    confine(read, &[], Net::Permitted, network_program(&[])?)
 }
 
 fn confine(read: &[PathBuf], write: &[PathBuf], net: Net, filter: BpfProgram) -> io::Result<Wall> {
@@ -82,7 +87,12 @@ fn acceptor_program() -> io::Result<BpfProgram> {
 }
 
 fn user_program() -> io::Result<BpfProgram> {
-    let own = [USER, &DATAGRAMS_HERE.concat()].concat();
+    network_program(KEYRINGS)
+}
+
+/// The calls of one that reaches tokens, the resolver's and `also`.
+fn network_program(also: &[Call]) -> io::Result<BpfProgram> {
+    let own = [RESOLVER, also, &DATAGRAMS_HERE.concat()].concat();
     let mut calls = CallList::new(UNKNOWN, &[library_calls(), more(), own].concat())?;
     calls.sockets(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6])?;
     calls.any(libc::SYS_connect)?;
@@ -112,7 +122,11 @@ mod tests {
             assert!(!allows(&acceptor, UNKNOWN, number, [0; 6]), "{number}");
             assert!(allows(&user, UNKNOWN, number, [0; 6]), "{number}");
         }
-        for program in [&acceptor, &user] {
+        let password = network_program(&[]).unwrap();
+        for number in KEYRINGS {
+            assert!(!allows(&password, UNKNOWN, *number, [0; 6]), "{number}");
+        }
+        for program in [&acceptor, &user, &password] {
             for number in FORBIDDEN {
                 assert!(!allows(program, UNKNOWN, number, [0; 6]), "{number}");
             }

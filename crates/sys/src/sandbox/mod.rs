@@ -30,7 +30,7 @@ use crate::process::{self, Credentials, Limit, Resource};
 use crate::signals::Signal;
 use crate::users;
 
-pub use gss::{gss_acceptor, gss_user};
+pub use gss::{gss_acceptor, gss_password, gss_user};
 pub use key_agent::key_agent;
 pub use provider::{provider, security_key};
 pub use token::token;

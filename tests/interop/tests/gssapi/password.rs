@@ -1,6 +1,7 @@
 //! KerberosAuthentication: passwords that a KDC checks, with Debian's sshd, which is built with it, beside ours.
 
 use std::fs;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::Duration;
@@ -272,6 +273,71 @@ fn root_and_forced_commands_obey_their_keywords() {
             "{which}"
         );
         assert!(ended.cache().is_some(), "{which}");
+    }
+}
+
+/// An account of the realm could be locked by whoever knows its name, and the KDC of a realm that the client names
+/// is the client's.
+#[test]
+fn a_kdc_is_asked_for_users_of_this_machine_alone() {
+    let Some(mut case) = case() else { return };
+    let elsewhere = UdpSocket::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let address = elsewhere.local_addr().unwrap();
+    let connections = TcpListener::bind(address).unwrap();
+    connections.set_nonblocking(true).unwrap();
+    let configuration = fs::read_to_string(case.realm.configuration()).unwrap();
+    let both = configuration.replace(
+        "[realms]\n",
+        &format!("[realms]\n ELSEWHERE.TEST = {{\n  kdc = {address}\n }}\n"),
+    );
+    fs::write(case.realm.configuration(), both).unwrap();
+    let asked = |case: &Case, principal: &str| {
+        let request = format!("{principal}@{REALM} for krbtgt");
+        case.realm.log().matches(&request).count()
+    };
+    let name = case.guest.name.clone();
+    for server in SERVERS {
+        let before = ["other", &name].map(|principal| asked(&case, principal));
+        // The guest's ticket.
+        assert!(before[1] > 0, "{}", case.realm.log());
+        for target in ["other", "other@ELSEWHERE.TEST", "other/admin"] {
+            case.target = target;
+            let (is_in, which) = server_alone(&mut case, server, PASSWORD, KDC_ALONE);
+            assert!(!is_in, "{which}");
+            assert!(
+                which.contains("Failed password for invalid user"),
+                "{which}"
+            );
+        }
+        case.target = "";
+        let denied = "KerberosAuthentication yes\nPasswordAuthentication yes\nDenyUsers *\n";
+        let (is_in, which) = server_alone(&mut case, server, PASSWORD, denied);
+        assert!(!is_in, "{which}");
+        for (principal, before) in ["other", &name].into_iter().zip(before) {
+            assert_eq!(asked(&case, principal), before, "{server:?} {principal}");
+        }
+        assert!(elsewhere.recv(&mut [0; 4096]).is_err(), "{server:?}");
+        assert!(connections.accept().is_err(), "{server:?}");
+    }
+}
+
+#[test]
+fn a_ticket_after_a_password_leaves_its_tickets_to_the_session() {
+    let Some(mut case) = Case::new() else { return };
+    case.command = r#"echo "cache=$KRB5CCNAME""#;
+    case.answer = Some(PASSWORD.to_owned());
+    case.server_options = "KerberosAuthentication yes\nPasswordAuthentication yes\nAuthenticationMethods password,gssapi-with-mic gssapi-with-mic,password\n";
+    for server in SERVERS {
+        for methods in ["password,gssapi-with-mic", "gssapi-with-mic,password"] {
+            let arguments = [
+                "-oBatchMode=no",
+                "-oNumberOfPasswordPrompts=1",
+                &format!("-oPreferredAuthentications={methods}"),
+            ];
+            let ended = case.run(Kind::Fulmar, server, &arguments);
+            assert!(ended.cache().is_some(), "{server:?} {methods}: {ended:?}");
+        }
     }
 }
 

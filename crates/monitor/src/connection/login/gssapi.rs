@@ -36,7 +36,7 @@ impl AuthService<'_, '_, '_> {
             return Ok(Some((label, None)));
         }
         let terms = TicketTerms::of(&user.options, false);
-        let acceptor = match self.kerberos.acceptor(terms) {
+        let acceptor = match self.kerberos.acceptor(terms, None) {
             Ok(acceptor) => acceptor,
             Err(failure) => {
                 self.log.error(&format!("GSSAPI: {failure}"));
@@ -178,7 +178,7 @@ impl AuthService<'_, '_, '_> {
     ) -> Result<Option<Proof>, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let account = user.account_or_decoy();
-        let permitted = self.kerberos.permits(&account, &client, self.log);
+        let permitted = self.kerberos.permits(&account, &client, None, self.log);
         if !permitted || user.account().is_none() {
             self.log.debug(&format!(
                 "krb5 principal {} may not log in as {}",
@@ -193,7 +193,10 @@ impl AuthService<'_, '_, '_> {
         ));
         // The acceptor may say anything; a line is one method's.
         let principal = client.principal.replace('\n', "\\n");
-        user.delegated = Delegated::of(client);
+        // A client that delegates nothing leaves the session the tickets of a password.
+        if let Some(delegated) = Delegated::of(client) {
+            user.delegated = Some(delegated);
+        }
         Ok(Some(Proof {
             info: Some(format!("{} {principal}", method.name())),
             ..Proof::default()

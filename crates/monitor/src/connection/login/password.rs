@@ -1,20 +1,21 @@
 //! Method `password` (RFC 4252 §8), and `none` as an empty password: checked at a KDC (KerberosAuthentication), by PAM
 //! or with the shadow file.
 //!
-//! Invariants: whoever may not log in gets the same steps with a password that fits nobody; the KDC is asked for the
-//! name that was typed, so that the steps there depend on the realm and not on this machine's users.
+//! Invariants: whoever may not log in gets the same steps with a password that fits nobody. Of the KDC's principals
+//! only those of users who may log in are asked for: a client can neither lock others nor choose a realm. How many
+//! steps that takes is hidden by the coarse delay of a refusal.
 
 use std::time::Duration;
 
 use super::{AuthService, Label, NO_PASSWORD, NotLoggedIn, no_user};
-use crate::connection::accounts::known_name;
+use crate::connection::accounts::NO_ONE;
 use crate::connection::admit::{Proof, with_pam};
 use crate::connection::chains::ChainMethod;
 use crate::connection::kerberos::Delegated;
 use crate::connection::pam::SayPassword;
 use crate::connection::password;
 
-/// Longest wait for each step of a KDC. A library that has several asks the next one after a second.
+/// Longest wait for a KDC, in all. A library that has several asks the next one after a second.
 const KDC_WAIT: Duration = Duration::from_secs(10);
 
 impl AuthService<'_, '_, '_> {
@@ -84,10 +85,20 @@ impl AuthService<'_, '_, '_> {
         }
         let left = self.channel.time_left()?;
         let wait = left.map_or(KDC_WAIT, |left| left.min(KDC_WAIT));
+        let until_ms =
+            sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or_default();
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        let password = if may { given } else { NO_PASSWORD };
-        let name = known_name(&user.name);
-        let client = match self.kerberos.check_password(name, password, wait, self.log) {
+        user.delay = user.delay.of_kdc();
+        let account = user.account_or_decoy();
+        // The account's own name, not what was typed: `x@REALM` would be asked for in a realm of the client's choice.
+        let (name, password) = match may {
+            true => (account.name.as_str(), given),
+            false => (NO_ONE, NO_PASSWORD),
+        };
+        let checked = self
+            .kerberos
+            .check_password(name, password, until_ms, self.log);
+        let client = match checked {
             Ok(client) => client,
             Err(failure) => {
                 let why = failure.reason.replace('\n', "; ");
@@ -96,8 +107,10 @@ impl AuthService<'_, '_, '_> {
                 return Ok(false);
             }
         };
-        let account = user.account_or_decoy();
-        if !self.kerberos.permits(&account, &client, self.log) || !may {
+        let permitted = self
+            .kerberos
+            .permits(&account, &client, Some(until_ms), self.log);
+        if !permitted || !may {
             self.log.debug(&format!(
                 "krb5 principal {} may not log in as {}",
                 client.principal,
