@@ -12,6 +12,7 @@ use config::client::{ClientOptions, JumpHost};
 use sys::process::{Child, ChildCommand, SelfExe};
 use sys::signals::Signal;
 
+use crate::children;
 use crate::error::ClientError;
 use crate::jumps;
 use crate::log::{self, debug1};
@@ -187,9 +188,11 @@ fn inherit_env(command: &mut ChildCommand) -> &mut ChildCommand {
 }
 
 fn spawn(command: &mut ChildCommand) -> Result<Child, ClientError> {
-    command.spawn().map_err(|error| {
+    let child = command.spawn().map_err(|error| {
         ClientError::Refused(format!("ssh: the proxy command did not start: {error}"))
-    })
+    })?;
+    children::started(&child);
+    Ok(child)
 }
 
 /// Sends SIGHUP to a proxy that still runs.

@@ -10,6 +10,7 @@ use config::tokens::{Purpose, Tokens};
 use keys::PresentedKey;
 use keys::known_hosts::KnownHosts;
 
+use crate::children;
 use crate::log::{debug1, debug3};
 
 /// Most output of a known-hosts command, bytes.
@@ -75,6 +76,7 @@ pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, St
         .fd_shared(sys::io::stderr(), 2);
     command.fd(sys::io::null().map_err(|error| error.to_string())?, 0);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
+    children::started(&child);
     drop(command);
     let text = sys::io::read_to_end(&output, MAX_COMMAND_OUTPUT).map_err(|error| error.to_string());
     drop(output);
