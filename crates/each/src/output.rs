@@ -6,6 +6,7 @@
 //! floor is free, so that its window closes and its command waits, which its time limit does not count. One that
 //! has ended waits for the floor with its thread, so that no more hosts hold output than are at work at once.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
@@ -281,7 +282,8 @@ pub(crate) struct HostOutput {
     /// The last byte written to each stream was a newline, or nothing was written.
     is_at_start: [bool; 2],
     has_floor: bool,
-    /// Prefixed: the beginning of the next line, by stream.
+    /// By stream, what waits for what follows it: the beginning of the next line (prefixed), or of a character
+    /// (grouped, on a terminal).
     partial: [Vec<u8>; 2],
     /// JSON: messages of the connection.
     messages: Vec<String>,
@@ -444,10 +446,36 @@ impl HostOutput {
             let title = format!("==> {}{mark}{end} <==\n", self.name);
             self.all.write(stream, title.as_bytes());
         }
-        self.all.write(stream, data);
+        let shown = match self.all.terminals.get(at) {
+            Some(true) => Cow::Owned(self.escaped(at, data).into_bytes()),
+            _ => Cow::Borrowed(data),
+        };
+        self.all.write(stream, &shown);
         if let Some(is_at_start) = self.is_at_start.get_mut(at) {
             *is_at_start = *last == b'\n';
         }
+    }
+
+    /// The data as text for a terminal. What the next data may complete is kept.
+    fn escaped(&mut self, at: usize, data: &[u8]) -> String {
+        let mut text = Vec::new();
+        if let Some(partial) = self.partial.get_mut(at) {
+            text = std::mem::take(partial);
+            text.extend_from_slice(data);
+            *partial = text.split_off(text.len() - unfinished(&text));
+        }
+        escape(text, Style::Lines)
+    }
+
+    /// Ends the block of a stream: what is kept is written, and the last line ends.
+    fn end_block(&mut self, stream: Stream) {
+        let at = index(stream);
+        let partial = self.partial.get_mut(at).map(std::mem::take);
+        let mut rest = escape(partial.unwrap_or_default(), Style::Lines);
+        if self.is_at_start.get(at) == Some(&false) {
+            rest.push('\n');
+        }
+        self.all.write(stream, rest.as_bytes());
     }
 
     // ---- prefixed ---------------------------------------------------------------------------
@@ -571,13 +599,9 @@ impl HostOutput {
         }
         self.take_over();
         match &self.all.form {
-            OutputForm::Grouped => {
-                for stream in STREAMS {
-                    if self.is_at_start.get(index(stream)) == Some(&false) {
-                        self.all.write(stream, b"\n");
-                    }
-                }
-            }
+            OutputForm::Grouped => STREAMS
+                .into_iter()
+                .for_each(|stream| self.end_block(stream)),
             OutputForm::Prefixed => self.last_lines(),
             OutputForm::Json => self.write_last(outcome, seconds),
             OutputForm::Files(_) => {}
@@ -603,4 +627,44 @@ impl RunOutput {
 fn lost(error: &io::Error) -> String {
     let reason = error.to_string();
     format!("output not kept: {}", escape::system_words(&reason))
+}
+
+/// Number of bytes at the end of a text that what follows may complete: the beginning of a character in UTF-8, or a
+/// carriage return, which is dropped before a newline.
+fn unfinished(text: &[u8]) -> usize {
+    /// The longest beginning of a character, bytes.
+    const MAX_BEGINNING: usize = 3;
+    let (_, tail) = text.split_at(text.len().saturating_sub(MAX_BEGINNING));
+    if tail.last() == Some(&b'\r') {
+        return 1;
+    }
+    let last = tail
+        .utf8_chunks()
+        .last()
+        .map_or(&[][..], |chunk| chunk.invalid());
+    let is_cut = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    if is_cut { last.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_completed_waits() {
+        for (text, count) in [
+            (&b""[..], 0),
+            (b"a\n", 0),
+            (b"a\r", 1),
+            (b"a\xc3", 1),
+            ("aä".as_bytes(), 0),
+            (b"\xf0\x9f\x98", 3),
+            ("😀".as_bytes(), 0),
+            (b"\xff", 0),
+            (b"\xe2\xff", 0),
+            (b"abc\xe2\x82", 2),
+        ] {
+            assert_eq!(unfinished(text), count, "{text:?}");
+        }
+    }
 }

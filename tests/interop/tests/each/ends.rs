@@ -13,6 +13,7 @@ use std::time::Duration;
 use interop::peers::ours::Kind;
 use interop::process::{COMMAND_LIMIT, Input, processes, run, wait};
 use interop::scratch::until;
+use interop::terminal::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Site, each_of, with_servers};
@@ -203,4 +204,18 @@ fn what_hosts_hold_is_written_to_a_slow_reader() {
 
 fn interrupt(process: &Child) {
     let _ = kill_process(Pid::from_child(process), Signal::INT);
+}
+
+#[test]
+fn a_terminal_gets_no_control_characters_of_a_host() {
+    let Some(site) = Site::new(Kind::Fulmar) else {
+        return;
+    };
+    let mut command = site.command();
+    let text = r"printf '\033[2J\rone \303\244\ttwo\r\nlast\303\n'; printf '\033c\n' >&2";
+    command.args(["-q", "n1", "--", text]);
+    let mut terminal = Terminal::new(&command, 80, 24);
+    terminal.expect("==> n1 <==\r\n\\033[2J\\015one ä\ttwo\r\nlast\\303\r\n");
+    terminal.expect_somewhere("==> n1 (stderr) <==\r\n\\033c\r\n");
+    assert_eq!(terminal.end(), 0, "{}", terminal.screen());
 }
