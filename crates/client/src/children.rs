@@ -2,9 +2,10 @@
 //! many connections ends those of a login that it has given up.
 
 use std::cell::RefCell;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sys::process::{Child, PidFd};
+use sys::process::{Child, ChildCommand, PidFd, SpawnError, SpawnStep};
 use sys::signals::Signal;
 
 thread_local! {
@@ -37,7 +38,7 @@ impl LoginProcesses {
         work()
     }
 
-    /// Ends those that run with SIGTERM, and each that is started later.
+    /// Ends those that run with SIGTERM. No other starts.
     pub fn end(&self) {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         started.have_ended = true;
@@ -47,58 +48,60 @@ impl LoginProcesses {
         }
     }
 
-    fn add(&self, child: &Child) {
+    /// The lock is held until the process has started: when [`Self::end`] returns, none is missed.
+    fn spawn(&self, command: &mut ChildCommand) -> Result<Child, SpawnError> {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if started.have_ended {
-            let _ = child.signal(Signal::TERM);
-            return;
+            return Err(SpawnError {
+                step: SpawnStep::Clone,
+                error: io::Error::other("the login was given up"),
+            });
         }
+        let child = command.spawn()?;
         started.running.retain(|it| it.strong_count() > 0);
         started.running.push(child.weak_pidfd());
+        Ok(child)
     }
 }
 
-/// Notes a process that this thread's login has started.
-pub(crate) fn started(child: &Child) {
-    OWN.with_borrow(|own| {
-        if let Some(own) = own {
-            own.add(child);
-        }
-    });
+/// Starts a process of this thread's login.
+///
+/// # Errors
+/// [`SpawnError`], also when the login was given up.
+pub(crate) fn spawn(command: &mut ChildCommand) -> Result<Child, SpawnError> {
+    let own = OWN.with_borrow(Clone::clone);
+    match own {
+        Some(own) => own.spawn(command),
+        None => command.spawn(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sys::process::{ChildCommand, ExitStatus};
+    use sys::process::ExitStatus;
 
     #[test]
-    fn processes_end_with_their_login_and_later_ones_too() {
+    fn processes_end_with_their_login_and_none_starts_later() {
         let sleep = || {
             let mut command = ChildCommand::new("/bin/sleep");
-            let child = command.args(["sleep", "1000"]).without_stdio().spawn();
-            let child = child.unwrap();
-            started(&child);
-            child
-        };
-        let is_ended = |mut child: Child| {
-            let status = child.wait().unwrap();
-            matches!(
-                status,
-                ExitStatus::Signaled {
-                    signal: Signal::TERM,
-                    ..
-                }
-            )
+            spawn(command.args(["sleep", "1000"]).without_stdio())
         };
         let processes = Arc::<LoginProcesses>::default();
-        let (before, after) = processes.noted_during(|| {
+        let (mut before, after) = processes.noted_during(|| {
             let before = sleep();
             processes.end();
-            (before, sleep())
+            (before.unwrap(), sleep())
         });
-        assert!(is_ended(before) && is_ended(after));
-        let mut other = sleep();
+        assert!(matches!(
+            before.wait().unwrap(),
+            ExitStatus::Signaled {
+                signal: Signal::TERM,
+                ..
+            }
+        ));
+        assert!(after.is_err());
+        let mut other = sleep().unwrap();
         processes.end();
         assert_eq!(other.try_wait().unwrap(), None);
         other.signal(Signal::KILL).unwrap();

@@ -115,8 +115,7 @@ impl Environment for Here {
             .fd(null()?, 0)
             .fd(null()?, 1)
             .fd_shared(sys::io::stderr(), 2);
-        let mut child = spawn.spawn().map_err(|error| error.to_string())?;
-        children::started(&child);
+        let mut child = children::spawn(&mut spawn).map_err(|error| error.to_string())?;
         let status = child.wait().map_err(|error| error.to_string())?;
         debug2!("command returned {status}");
         Ok(status.is_success())

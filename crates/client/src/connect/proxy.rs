@@ -171,6 +171,11 @@ fn start(command: &mut ChildCommand, errors: ProxyErrors) -> Result<Proxied, Cli
         ),
         _ => command.fd_shared(sys::io::stderr(), 2),
     };
+    // A jump that a signal ends leaves no jump of its own. It stays in the foreground, but for a master that
+    // persists.
+    if jumps::depth() > 0 && errors == ProxyErrors::Shown {
+        command.death_signal(Signal::HUP);
+    }
     let child = spawn(command)?;
     Ok(Proxied { read, write, child })
 }
@@ -188,11 +193,9 @@ fn inherit_env(command: &mut ChildCommand) -> &mut ChildCommand {
 }
 
 fn spawn(command: &mut ChildCommand) -> Result<Child, ClientError> {
-    let child = command.spawn().map_err(|error| {
+    children::spawn(command).map_err(|error| {
         ClientError::Refused(format!("ssh: the proxy command did not start: {error}"))
-    })?;
-    children::started(&child);
-    Ok(child)
+    })
 }
 
 /// Sends SIGHUP to a proxy that still runs.
