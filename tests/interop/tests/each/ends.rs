@@ -87,7 +87,8 @@ fn processes_of_a_login_end_with_the_run() {
     let config = format!(
         "Host silent\nHostName 127.0.0.1\nPort {port}\n\
          Host proxy\nProxyCommand {} {sleep}\n\
-         Host jumped\nHostName 127.0.0.1\nProxyJump silent\nHost *\n{config}",
+         Host between\nHostName 127.0.0.1\nProxyJump silent\n\
+         Host jumped\nHostName 127.0.0.1\nProxyJump between\nHost *\n{config}",
         proxy.display(),
     );
     let config = site.scratch.write("proxied_config", config);
