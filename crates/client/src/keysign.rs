@@ -21,6 +21,7 @@ use wire::message::{Encode, UserauthRequest};
 use wire::{DecodeError, Put, Reader, names};
 use zeroize::Zeroizing;
 
+use crate::children;
 use crate::local::Here;
 
 /// The private keys of this host that sign host-based logins.
@@ -81,7 +82,7 @@ pub(crate) fn request(socket: BorrowedFd<'_>, data: &[u8]) -> Result<Vec<u8>, St
         .fd(theirs, 1)
         .fd_shared(sys::io::stderr(), 2)
         .fd_shared(socket, SOCKET);
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let mut child = children::spawn(&mut command).map_err(|error| error.to_string())?;
     drop(command);
     let mut fields = Vec::new();
     fields.put_u32(SOCKET.unsigned_abs());

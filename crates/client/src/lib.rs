@@ -10,6 +10,7 @@
 
 mod accelerate;
 pub mod auth;
+pub mod children;
 pub mod connect;
 mod connection;
 pub mod embedded;

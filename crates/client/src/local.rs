@@ -9,6 +9,7 @@ use config::environment::{Environment, LocalUser};
 use sys::process::ChildCommand;
 use sys::users::User;
 
+use crate::children;
 use crate::error::ClientError;
 use crate::log::{debug1, debug2};
 use crate::text::one_line;
@@ -114,7 +115,7 @@ impl Environment for Here {
             .fd(null()?, 0)
             .fd(null()?, 1)
             .fd_shared(sys::io::stderr(), 2);
-        let mut child = spawn.spawn().map_err(|error| error.to_string())?;
+        let mut child = children::spawn(&mut spawn).map_err(|error| error.to_string())?;
         let status = child.wait().map_err(|error| error.to_string())?;
         debug2!("command returned {status}");
         Ok(status.is_success())

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use std::ffi::OsString;
 
 use client::flags::SessionRequest;
+use client::session::AnyLocalEnd;
 use client::{ClientError, SessionTerms, log};
 
 use crate::ask::{HostInteraction, Questions};
@@ -55,7 +56,7 @@ impl Common {
         flags
     }
 
-    pub(crate) fn terms(&self) -> SessionTerms {
+    fn terms(&self) -> SessionTerms {
         let limit = self.timeout.map(|timeout| timeout.as_millis());
         SessionTerms {
             step_timeout_ms: limit.map(|limit| u64::try_from(limit).unwrap_or(u64::MAX)),
@@ -64,22 +65,37 @@ impl Common {
         }
     }
 
-    /// Ends the run: questions are refused and waits return.
-    pub(crate) fn end(&self) {
-        self.questions.end();
-        self.output.end();
-    }
-
     /// The output of a host whose work begins.
-    pub(crate) fn output_of(&self, host: usize, control: &Control) -> Arc<Mutex<HostOutput>> {
+    pub(crate) fn output(&self, host: usize, control: &Control) -> HostOutput {
         let name = self.hosts.get(host).map_or("", |host| host.name.as_str());
-        let output = HostOutput::new(
+        HostOutput::new(
             Arc::clone(&self.output),
             host,
             name,
             Arc::clone(&control.waker),
-        );
-        Arc::new(Mutex::new(output))
+        )
+    }
+
+    /// Serves a connection to a host to its end.
+    pub(crate) fn connect(
+        &self,
+        request: SessionRequest,
+        local: &mut AnyLocalEnd,
+        output: &Arc<Mutex<HostOutput>>,
+        control: &Arc<Control>,
+    ) -> Result<i32, ClientError> {
+        let questions = Arc::clone(&self.questions);
+        let mut interaction =
+            HostInteraction::new(questions, Arc::clone(output), Arc::clone(control));
+        let messages = Arc::clone(output);
+        let reader = move |line: &str| locked(&messages).message(line);
+        let result = control.processes.noted_during(|| {
+            log::read_by(Box::new(reader), || {
+                client::session_with(request, self.terms(), local, &mut interaction)
+            })
+        });
+        interaction.flush();
+        result
     }
 }
 
@@ -122,16 +138,9 @@ impl RunCommand {
             has_begun: Arc::new(AtomicBool::new(false)),
             may_have_run: false,
         };
-        let questions = Arc::clone(&self.common.questions);
-        let mut interaction =
-            HostInteraction::new(questions, Arc::clone(output), Arc::clone(control));
-        let messages = Arc::clone(output);
-        let reader = move |line: &str| locked(&messages).message(line);
-        let terms = self.common.terms();
-        let result = log::read_by(Box::new(reader), || {
-            client::session_with(request, terms, end.as_local_end(), &mut interaction)
-        });
-        interaction.flush();
+        let result = self
+            .common
+            .connect(request, end.as_local_end(), output, control);
         (result, end.may_have_run)
     }
 }
@@ -157,17 +166,29 @@ fn outcome_of(result: &Result<i32, ClientError>, output: &HostOutput) -> HostOut
 }
 
 impl HostWork for RunCommand {
-    fn work(&self, host: usize, control: &Arc<Control>, is_last: bool) -> Result<HostOutcome, ()> {
+    fn output(&self, host: usize, control: &Control) -> HostOutput {
+        self.common.output(host, control)
+    }
+
+    fn work(
+        &self,
+        host: usize,
+        control: &Arc<Control>,
+        output: &Arc<Mutex<HostOutput>>,
+        is_last: bool,
+    ) -> Result<HostOutcome, ()> {
         let Some(of_host) = self.common.hosts.get(host) else {
             return Ok(HostOutcome::failed("no host"));
         };
-        let begun = Instant::now();
-        let output = self.common.output_of(host, control);
         // A command does not run whose output cannot be kept.
-        let unkept = locked(&output).failure().map(str::to_owned);
+        let unkept = {
+            let mut output = locked(output);
+            output.open(&of_host.name);
+            output.failure().map(str::to_owned)
+        };
         let (result, may_have_run) = match unkept {
             Some(why) => (Err(ClientError::Refused(why)), false),
-            None => self.session(of_host, control, &output),
+            None => self.session(of_host, control, output),
         };
         if let Err(error) = &result
             && has_no_room(error)
@@ -176,8 +197,7 @@ impl HostWork for RunCommand {
         {
             return Err(());
         }
-        control.set_done();
-        let mut output = locked(&output);
+        let mut output = locked(output);
         if let Err(error) = &result
             && !control.is_abandoned()
         {
@@ -186,13 +206,10 @@ impl HostWork for RunCommand {
                 output.message(&text);
             }
         }
-        let given_up = control.outcome();
-        let outcome = given_up.unwrap_or_else(|| outcome_of(&result, &output));
-        output.finish(&outcome, begun.elapsed().as_secs_f64());
-        Ok(outcome)
+        Ok(outcome_of(&result, &output))
     }
 
     fn end(&self) {
-        self.common.end();
+        self.common.questions.end();
     }
 }

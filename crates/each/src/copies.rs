@@ -4,14 +4,12 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
+use client::ClientError;
 use client::flags::SessionRequest;
 use client::session::AnyLocalEnd;
-use client::{ClientError, log};
 use copy::host_copy::{HostCopied, HostCopy, HostCopyWay};
 
-use crate::ask::HostInteraction;
 use crate::command::{Common, has_no_room};
 use crate::crew::HostWork;
 use crate::hosts::Host;
@@ -96,16 +94,9 @@ struct Way {
 
 impl Way {
     fn connect(&self, request: SessionRequest, local: &mut AnyLocalEnd) {
-        let questions = Arc::clone(&self.common.questions);
-        let output = Arc::clone(&self.output);
-        let mut interaction = HostInteraction::new(questions, output, Arc::clone(&self.control));
-        let messages = Arc::clone(&self.output);
-        let reader = move |line: &str| locked(&messages).message(line);
-        let terms = self.common.terms();
-        let result = log::read_by(Box::new(reader), || {
-            client::session_with(request, terms, local, &mut interaction)
-        });
-        interaction.flush();
+        let result = self
+            .common
+            .connect(request, local, &self.output, &self.control);
         if let Err(error) = result {
             locked(&self.error).get_or_insert(error);
         }
@@ -131,15 +122,24 @@ fn outcome_of(copied: &HostCopied, error: Option<&ClientError>, said: Option<&st
 }
 
 impl HostWork for CopyFiles {
-    fn work(&self, host: usize, control: &Arc<Control>, is_last: bool) -> Result<HostOutcome, ()> {
+    fn output(&self, host: usize, control: &Control) -> HostOutput {
+        self.common.output(host, control)
+    }
+
+    fn work(
+        &self,
+        host: usize,
+        control: &Arc<Control>,
+        output: &Arc<Mutex<HostOutput>>,
+        is_last: bool,
+    ) -> Result<HostOutcome, ()> {
         let Some(of_host) = self.common.hosts.get(host) else {
             return Ok(HostOutcome::failed("no host"));
         };
-        let begun = Instant::now();
-        let output = self.common.output_of(host, control);
+        locked(output).open(&of_host.name);
         let way = Way {
             common: Arc::clone(&self.common),
-            output: Arc::clone(&output),
+            output: Arc::clone(output),
             control: Arc::clone(control),
             error: Arc::default(),
         };
@@ -158,11 +158,9 @@ impl HostWork for CopyFiles {
         {
             return Err(());
         }
-        control.set_done();
-        let mut output = locked(&output);
-        let given_up = control.outcome();
+        let mut output = locked(output);
         let said = output.last_message().map(str::to_owned);
-        if given_up.is_none() {
+        if !control.is_abandoned() {
             let text = error.as_ref().map(ToString::to_string);
             // Without a connection, the copy's last error says only that.
             let known =
@@ -173,14 +171,11 @@ impl HostWork for CopyFiles {
                 }
             }
         }
-        let outcome =
-            given_up.unwrap_or_else(|| outcome_of(&copied, error.as_ref(), said.as_deref()));
-        output.finish(&outcome, begun.elapsed().as_secs_f64());
-        Ok(outcome)
+        Ok(outcome_of(&copied, error.as_ref(), said.as_deref()))
     }
 
     fn end(&self) {
-        self.common.end();
+        self.common.questions.end();
     }
 }
 

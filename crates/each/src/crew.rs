@@ -6,11 +6,15 @@
 //!
 //! A thread that finds no free descriptor or memory gives its host back and ends, so that fewer work at
 //! once; only the last one reports that.
+//!
+//! A thread whose host is given up may stand still in a call that no time limit ends (an agent that does not
+//! answer). Another thread then takes its place: it writes what the host has left and goes on with the next.
+//! So the run ends when all output is written, or nobody reads it any more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +24,7 @@ use sys::signals::{self, Signal};
 
 use crate::hosts::Host;
 use crate::outcome::HostOutcome;
-use crate::output::{RunOutput, locked};
+use crate::output::{HostOutput, RunOutput, locked};
 use crate::session::Control;
 
 /// How often the main thread looks at time limits, signals and the progress.
@@ -28,7 +32,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// CPU time of the process between two looks, microseconds, below which all hosts wait. Thousands that only
 /// answer signs of life take less.
 const QUIET_US: u64 = 10_000;
-/// How long hosts that are given up have to end their connections in order.
+/// How long a host that is given up has to end its connection in order, before another thread takes the place of
+/// its own.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Stack of a host's thread, bytes. Only the pages that are used count.
 const STACK_BYTES: usize = 2 << 20;
@@ -43,16 +48,20 @@ const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Does the work of one host, on its own thread.
 pub(crate) trait HostWork: Send + Sync + 'static {
+    /// The output of a host whose work begins. It opens no file: the roster is locked.
+    fn output(&self, host: usize, control: &Control) -> HostOutput;
+
     /// Does the work. `Err` gives the host back because the system has no room for it; nothing has
     /// happened at the host then.
     fn work(
         &self,
         host: usize,
         control: &Arc<Control>,
+        output: &Arc<Mutex<HostOutput>>,
         is_last_chance: bool,
     ) -> Result<HostOutcome, ()>;
 
-    /// Ends the run: questions are refused and waits return.
+    /// Ends the run: questions are refused.
     fn end(&self);
 }
 
@@ -64,69 +73,138 @@ pub(crate) struct RunTerms {
     pub(crate) first_failure: bool,
 }
 
+/// A host that has its turn.
+#[derive(Clone)]
 struct AtWork {
     control: Arc<Control>,
+    output: Arc<Mutex<HostOutput>>,
     since: Instant,
+    /// When it was given up.
+    given_up: Option<Instant>,
+    /// The work is done, and the thread writes the output.
+    is_done: bool,
+}
+
+/// The hosts that wait for their turn, and those that have it. One lock is for both: a host is in one of the
+/// two until its turn is over.
+#[derive(Default)]
+struct Roster {
+    queue: VecDeque<usize>,
+    at_work: BTreeMap<usize, AtWork>,
+    /// No other host starts.
+    is_over: bool,
 }
 
 struct Crew<W> {
     work: W,
-    queue: Mutex<VecDeque<usize>>,
-    at_work: Mutex<BTreeMap<usize, AtWork>>,
+    roster: Mutex<Roster>,
     outcomes: Mutex<Vec<Option<HostOutcome>>>,
     done: AtomicUsize,
     failed: AtomicUsize,
     threads: AtomicUsize,
-    is_over: AtomicBool,
+    /// Threads that stand still, whose places others have taken.
+    stuck: AtomicUsize,
     wake: EventFd,
 }
 
 impl<W: HostWork> Crew<W> {
+    fn new(work: W, hosts: usize) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            work,
+            roster: Mutex::new(Roster {
+                queue: (0..hosts).collect(),
+                ..Roster::default()
+            }),
+            outcomes: Mutex::new(vec![None; hosts]),
+            done: AtomicUsize::new(0),
+            failed: AtomicUsize::new(0),
+            threads: AtomicUsize::new(0),
+            stuck: AtomicUsize::new(0),
+            wake: EventFd::new()?,
+        }))
+    }
+
     /// Works on a host, and on further ones only as long as no thread can be started for them.
     fn serve(self: &Arc<Self>) {
-        while let Some(host) = self.next_host() {
-            let control = match Control::new() {
-                Ok(control) => Arc::new(control),
+        while let Some((host, at_work)) = self.next_host() {
+            let goes_on = match at_work {
+                Ok(at_work) => self.serve_host(host, &at_work),
                 Err(error) => {
-                    if self.gives_back(host) {
-                        return;
+                    let gives_back = self.gives_back(&mut locked(&self.roster), host);
+                    if !gives_back {
+                        self.record(host, HostOutcome::failed(error.to_string()));
                     }
-                    self.record(host, HostOutcome::failed(error.to_string()));
-                    continue;
+                    !gives_back
                 }
             };
-            let at_work = AtWork {
-                control: Arc::clone(&control),
-                since: Instant::now(),
-            };
-            locked(&self.at_work).insert(host, at_work);
-            let is_last = self.threads.load(Ordering::Relaxed) <= 1;
-            let outcome = self.work.work(host, &control, is_last);
-            locked(&self.at_work).remove(&host);
-            match outcome {
-                Ok(outcome) => {
-                    self.record(host, outcome);
-                }
-                Err(()) => {
-                    if self.gives_back(host) {
-                        return;
-                    }
-                    locked(&self.queue).push_front(host);
-                }
+            if !goes_on {
+                return;
             }
-            if !locked(&self.queue).is_empty() && self.start_thread().is_ok() {
+            if !locked(&self.roster).queue.is_empty() && self.start_thread(None).is_ok() {
                 return;
             }
         }
     }
 
-    /// Starts a thread, which is counted by its starter.
-    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+    /// Works on a host; false if this thread has left the crew.
+    fn serve_host(&self, host: usize, at_work: &AtWork) -> bool {
+        let AtWork {
+            control, output, ..
+        } = at_work;
+        let is_last = self.threads.load(Ordering::Relaxed) <= 1;
+        let result = self.work.work(host, control, output, is_last);
+        if control.is_abandoned() {
+            // The login of a copy has a thread of its own, which may be left.
+            control.processes.end();
+        }
+        let mut roster = locked(&self.roster);
+        let Some(entry) = roster.at_work.get_mut(&host) else {
+            // Another thread has taken this one's place.
+            return false;
+        };
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            // It has its outcome.
+            Err(()) if entry.given_up.is_some() => HostOutcome::failed(ENDED_WITH_THE_RUN),
+            Err(()) => {
+                roster.at_work.remove(&host);
+                let gives_back = self.gives_back(&mut roster, host);
+                if !gives_back {
+                    roster.queue.push_front(host);
+                }
+                return !gives_back;
+            }
+        };
+        entry.is_done = true;
+        drop(roster);
+        self.record(host, outcome);
+        self.write(host, at_work);
+        locked(&self.roster).at_work.remove(&host);
+        true
+    }
+
+    /// Writes what a host with an outcome has left; waits until it may write.
+    fn write(&self, host: usize, at_work: &AtWork) {
+        let outcome = locked(&self.outcomes).get(host).cloned().flatten();
+        if let Some(outcome) = outcome {
+            let seconds = at_work.since.elapsed().as_secs_f64();
+            locked(&at_work.output).finish(&outcome, seconds);
+        }
+    }
+
+    /// Starts a thread, which is counted by its starter. It first writes what `left` has left, in the place of the
+    /// host's own thread.
+    fn start_thread(self: &Arc<Self>, left: Option<(usize, AtWork)>) -> io::Result<()> {
         let own = Arc::clone(self);
         let builder = thread::Builder::new().name("host".to_owned());
         let spawned = builder.stack_size(STACK_BYTES).spawn(move || {
             // The run goes on without a thread that panics.
-            let served = std::panic::catch_unwind(AssertUnwindSafe(|| own.serve()));
+            let served = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                if let Some((host, at_work)) = left {
+                    own.write(host, &at_work);
+                }
+                own.serve();
+            }));
             if served.is_err() {
                 own.leaves();
             }
@@ -134,28 +212,42 @@ impl<W: HostWork> Crew<W> {
         spawned.map(drop)
     }
 
-    /// The next host for this thread; without one the thread has left the crew. Both under the lock of
-    /// the queue, as in [`Self::gives_back`]: no host is given back when nobody is left to take it.
-    fn next_host(&self) -> Option<usize> {
-        let mut queue = locked(&self.queue);
-        let is_over = self.is_over.load(Ordering::Relaxed);
-        let host = queue.pop_front().filter(|_| !is_over);
-        if host.is_none() {
+    /// The next host for this thread, or why it cannot be worked on; without one the thread has left the crew.
+    /// Both under the lock of the roster, as in [`Self::gives_back`]: no host is given back when nobody is left to
+    /// take it.
+    fn next_host(&self) -> Option<(usize, io::Result<AtWork>)> {
+        let control = Control::new();
+        let mut roster = locked(&self.roster);
+        let host = match roster.is_over {
+            true => None,
+            false => roster.queue.pop_front(),
+        };
+        let Some(host) = host else {
             self.leaves();
+            return None;
+        };
+        let at_work = control.map(|control| AtWork {
+            output: Arc::new(Mutex::new(self.work.output(host, &control))),
+            control: Arc::new(control),
+            since: Instant::now(),
+            given_up: None,
+            is_done: false,
+        });
+        if let Ok(at_work) = &at_work {
+            roster.at_work.insert(host, at_work.clone());
         }
-        host
+        Some((host, at_work))
     }
 
     /// Gives the host back and takes this thread from the crew, unless it is the last.
-    fn gives_back(&self, host: usize) -> bool {
-        let mut queue = locked(&self.queue);
+    fn gives_back(&self, roster: &mut Roster, host: usize) -> bool {
         let less = |threads: usize| (threads > 1).then(|| threads - 1);
         let retires = self
             .threads
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
             .is_ok();
         if retires {
-            queue.push_front(host);
+            roster.queue.push_front(host);
         }
         retires
     }
@@ -181,44 +273,79 @@ impl<W: HostWork> Crew<W> {
         true
     }
 
-    /// Ends hosts that have worked for too long.
-    fn keep_time(&self, timeout: Duration) {
-        let mut late = Vec::new();
-        for (host, at_work) in locked(&self.at_work).iter() {
-            let (since, control) = (at_work.since, &at_work.control);
-            if since.elapsed() >= timeout && !control.is_abandoned() && !control.is_done() {
-                late.push((*host, Arc::clone(&at_work.control)));
+    /// Ends hosts that have worked for too long. The time in which a host waited to write does not count.
+    fn keep_time(&self, timeout: Duration, output: &RunOutput) {
+        let cause = format!("timed out after {} s", timeout.as_secs());
+        for (host, at_work) in &mut locked(&self.roster).at_work {
+            let elapsed = at_work.since.elapsed();
+            if elapsed >= timeout && elapsed.saturating_sub(output.waited(*host)) >= timeout {
+                self.give_up(*host, at_work, &cause);
             }
-        }
-        for (host, control) in late {
-            self.give_up(
-                host,
-                &control,
-                &format!("timed out after {} s", timeout.as_secs()),
-            );
         }
     }
 
-    fn give_up(&self, host: usize, control: &Control, cause: &str) {
-        if self.record(host, HostOutcome::failed(cause)) {
-            control.abandon(cause);
+    /// Ends a host's work for this reason, unless it has an outcome.
+    fn give_up(&self, host: usize, at_work: &mut AtWork, cause: &str) {
+        if at_work.given_up.is_none() && self.record(host, HostOutcome::failed(cause)) {
+            at_work.given_up = Some(Instant::now());
+            at_work.control.abandon();
+        }
+    }
+
+    /// Gives the places of threads that stand still to others: those whose hosts were given up and have not
+    /// ended in time. What their logins have started is ended.
+    fn replace_stuck(self: &Arc<Self>) {
+        let mut roster = locked(&self.roster);
+        let is_late = |at_work: &AtWork| {
+            let given_up = at_work.given_up.filter(|_| !at_work.is_done);
+            given_up.is_some_and(|since| since.elapsed() >= LAST_WORDS)
+        };
+        let late = roster
+            .at_work
+            .iter()
+            .filter(|(_, at_work)| is_late(at_work));
+        let late: Vec<(usize, AtWork)> = late
+            .map(|(host, at_work)| (*host, at_work.clone()))
+            .collect();
+        if late.is_empty() {
+            return;
+        }
+        // The main thread takes the signals.
+        let Ok(_blocked) = signals::Blocked::new(&ENDING) else {
+            return;
+        };
+        for (host, at_work) in late {
+            at_work.control.processes.end();
+            // Without room for a thread, the next look tries again.
+            if self.start_thread(Some((host, at_work))).is_ok() {
+                roster.at_work.remove(&host);
+                self.stuck.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
     /// Ends the run: hosts at work are given up, and others do not start.
     fn stop(&self, why: &str) {
-        self.is_over.store(true, Ordering::Relaxed);
         self.work.end();
-        locked(&self.queue).clear();
-        let at_work: Vec<(usize, Arc<Control>)> = locked(&self.at_work)
-            .iter()
-            .map(|(host, at_work)| (*host, Arc::clone(&at_work.control)))
-            .collect();
-        for (host, control) in at_work {
-            self.give_up(host, &control, why);
+        let mut roster = locked(&self.roster);
+        roster.is_over = true;
+        roster.queue.clear();
+        for (host, at_work) in &mut roster.at_work {
+            self.give_up(*host, at_work, why);
         }
-        // Ends an open question, which puts the terminal back, and copies.
-        let _ = signals::send(sys::process::pid(), Signal::TERM);
+    }
+}
+
+/// Ends an open question, which puts the terminal back, and copies. A second signal of the user ends the process at
+/// once.
+fn signal_own_threads() {
+    let noted = ENDING.into_iter();
+    let noted: Vec<Signal> = noted
+        .filter(|signal| !signals::is_ignored(*signal).unwrap_or(false))
+        .collect();
+    let _ = signals::send(sys::process::pid(), Signal::TERM);
+    for signal in noted {
+        let _ = signals::restore_default(signal);
     }
 }
 
@@ -268,17 +395,7 @@ pub(crate) fn run(
             signals::note(signal)?;
         }
     }
-    let crew = Arc::new(Crew {
-        work,
-        queue: Mutex::new((0..hosts.len()).collect()),
-        at_work: Mutex::default(),
-        outcomes: Mutex::new(vec![None; hosts.len()]),
-        done: AtomicUsize::new(0),
-        failed: AtomicUsize::new(0),
-        threads: AtomicUsize::new(0),
-        is_over: AtomicBool::new(false),
-        wake: EventFd::new()?,
-    });
+    let crew = Crew::new(work, hosts.len())?;
     begin(&crew, room(terms.at_once, hosts.len()))?;
     let ended = watch(&crew, hosts.len(), terms, output);
     let outcomes = std::mem::take(&mut *locked(&crew.outcomes));
@@ -291,7 +408,7 @@ fn begin<W: HostWork>(crew: &Arc<Crew<W>>, count: usize) -> io::Result<()> {
     let _blocked = signals::Blocked::new(&ENDING)?;
     for index in 0..count {
         crew.threads.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = crew.start_thread() {
+        if let Err(error) = crew.start_thread(None) {
             crew.threads.fetch_sub(1, Ordering::Relaxed);
             return if index == 0 { Err(error) } else { Ok(()) };
         }
@@ -328,9 +445,14 @@ impl Trimmer {
     }
 }
 
-fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &RunOutput) -> Ended {
+/// Keeps the time until all hosts have ended and their output is written.
+fn watch<W: HostWork>(
+    crew: &Arc<Crew<W>>,
+    hosts: usize,
+    terms: RunTerms,
+    output: &RunOutput,
+) -> Ended {
     let mut ended = Ended::Whole;
-    let mut last: Option<Instant> = None;
     let mut painted = Instant::now();
     let mut trimmer = Trimmer::new();
     while crew.threads.load(Ordering::Relaxed) > 0 {
@@ -340,7 +462,7 @@ fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &Ru
             trimmer.look();
         }
         if let Some(timeout) = terms.timeout {
-            crew.keep_time(timeout);
+            crew.keep_time(timeout, output);
         }
         let (done, failed) = (
             crew.done.load(Ordering::Relaxed),
@@ -355,26 +477,24 @@ fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &Ru
             };
             if ended != Ended::Whole {
                 crew.stop(ENDED_WITH_THE_RUN);
+                signal_own_threads();
             }
         }
-        // A thread whose host is given up may still be in a system call.
-        if ended != Ended::Whole || done == hosts {
-            let since = *last.get_or_insert_with(Instant::now);
-            if since.elapsed() >= LAST_WORDS {
-                break;
-            }
+        if terms.timeout.is_some() || ended != Ended::Whole {
+            crew.replace_stuck();
         }
         if output.shows_progress() && painted.elapsed() >= LOOK && done < hosts {
             painted = Instant::now();
-            let at_work = locked(&crew.at_work).len();
+            let at_work = locked(&crew.roster).at_work.len();
             output.progress(&format!(
                 "{done} of {hosts} done, {failed} failed, {at_work} at work"
             ));
         }
     }
-    // Hosts that have exceeded their time may have a question open, or wait to ask one.
-    if ended == Ended::Whole && crew.threads.load(Ordering::Relaxed) > 0 {
-        crew.stop(ENDED_WITH_THE_RUN);
+    // Threads that stand still may have a question open, or wait to ask one.
+    if ended == Ended::Whole && crew.stuck.load(Ordering::Relaxed) > 0 {
+        crew.work.end();
+        signal_own_threads();
     }
     drop(output.hold_screen());
     ended
@@ -383,12 +503,29 @@ fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &Ru
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::OutputForm;
+
+    /// The output of a host that writes nothing.
+    fn silent(host: usize, control: &Control) -> HostOutput {
+        let all = Arc::new(RunOutput::new(OutputForm::Grouped, true).unwrap());
+        HostOutput::new(all, host, "", Arc::clone(&control.waker))
+    }
 
     /// Gives each host back until one thread is left.
     struct Crowded;
 
     impl HostWork for Crowded {
-        fn work(&self, _: usize, _: &Arc<Control>, is_last: bool) -> Result<HostOutcome, ()> {
+        fn output(&self, host: usize, control: &Control) -> HostOutput {
+            silent(host, control)
+        }
+
+        fn work(
+            &self,
+            _: usize,
+            _: &Arc<Control>,
+            _: &Arc<Mutex<HostOutput>>,
+            is_last: bool,
+        ) -> Result<HostOutcome, ()> {
             match is_last {
                 true => Ok(HostOutcome::exit(0)),
                 false => Err(()),
@@ -415,7 +552,17 @@ mod tests {
     struct Threads(Mutex<Vec<thread::ThreadId>>);
 
     impl HostWork for Arc<Threads> {
-        fn work(&self, _: usize, _: &Arc<Control>, _: bool) -> Result<HostOutcome, ()> {
+        fn output(&self, host: usize, control: &Control) -> HostOutput {
+            silent(host, control)
+        }
+
+        fn work(
+            &self,
+            _: usize,
+            _: &Arc<Control>,
+            _: &Arc<Mutex<HostOutput>>,
+            _: bool,
+        ) -> Result<HostOutcome, ()> {
             locked(&self.0).push(thread::current().id());
             Ok(HostOutcome::exit(0))
         }
@@ -443,17 +590,7 @@ mod tests {
     }
 
     fn crew_of<W: HostWork>(work: W, hosts: usize) -> Arc<Crew<W>> {
-        Arc::new(Crew {
-            work,
-            queue: Mutex::new((0..hosts).collect()),
-            at_work: Mutex::default(),
-            outcomes: Mutex::new(vec![None; hosts]),
-            done: AtomicUsize::new(0),
-            failed: AtomicUsize::new(0),
-            threads: AtomicUsize::new(0),
-            is_over: AtomicBool::new(false),
-            wake: EventFd::new().unwrap(),
-        })
+        Crew::new(work, hosts).unwrap()
     }
 
     #[test]
@@ -466,6 +603,53 @@ mod tests {
                 thread::yield_now();
             }
             assert_eq!(crew.done.load(Ordering::Relaxed), HOSTS);
+        }
+    }
+
+    /// Notes the host, and works until it is given up.
+    #[derive(Default)]
+    struct Endless(Mutex<Vec<usize>>);
+
+    impl HostWork for Arc<Endless> {
+        fn output(&self, host: usize, control: &Control) -> HostOutput {
+            silent(host, control)
+        }
+
+        fn work(
+            &self,
+            host: usize,
+            control: &Arc<Control>,
+            _: &Arc<Mutex<HostOutput>>,
+            _: bool,
+        ) -> Result<HostOutcome, ()> {
+            locked(&self.0).push(host);
+            while !control.is_abandoned() {
+                let _ = sys::io::wait_readable(&*control.waker, None);
+            }
+            Ok(HostOutcome::exit(0))
+        }
+
+        fn end(&self) {}
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_ends_every_host_that_has_begun() {
+        const HOSTS: usize = 4;
+        for round in 0..500 {
+            let work = Arc::new(Endless::default());
+            let crew = crew_of(Arc::clone(&work), HOSTS);
+            begin(&crew, HOSTS).unwrap();
+            for _ in 0..round % 50 {
+                thread::yield_now();
+            }
+            crew.stop(ENDED_WITH_THE_RUN);
+            while crew.threads.load(Ordering::Relaxed) > 0 {
+                thread::yield_now();
+            }
+            let outcomes = locked(&crew.outcomes);
+            for host in locked(&work.0).iter() {
+                assert!(outcomes[*host].is_some(), "host {host} is not reported");
+            }
         }
     }
 }

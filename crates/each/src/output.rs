@@ -3,15 +3,17 @@
 //! Memory is bounded. A host's output is held up to [`HELD_BYTES`]; what exceeds that needs the floor
 //! (grouped), leaves as a line of its own (JSON) or has left already (prefixed, files). One host at a
 //! time has the floor and writes as its output comes; another that is full takes no more until the
-//! floor is free, so that its window closes and its command waits.
+//! floor is free, so that its window closes and its command waits, which its time limit does not count. One that
+//! has ended waits for the floor with its thread, so that no more hosts hold output than are at work at once.
 
-use std::collections::{HashSet, VecDeque};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use copy::json::Json;
@@ -27,8 +29,6 @@ use crate::outcome::HostOutcome;
 const HELD_BYTES: usize = 64 << 10;
 /// Most messages of one connection in JSON.
 const MAX_MESSAGES: usize = 100;
-/// How often a host that has ended and waits for the floor looks whether the run ends.
-const LOOK: Duration = Duration::from_millis(100);
 /// Erases the line of the progress.
 const ERASE: &str = "\r\x1b[K";
 
@@ -41,6 +41,22 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Floor {
     owner: Option<usize>,
     waiting: VecDeque<(usize, Arc<EventFd>)>,
+    /// How long hosts at work have waited.
+    waits: BTreeMap<usize, FloorWait>,
+}
+
+#[derive(Debug, Default)]
+struct FloorWait {
+    before: Duration,
+    /// Since when the host waits now.
+    since: Option<Instant>,
+}
+
+impl FloorWait {
+    fn total(&self) -> Duration {
+        let now = self.since.map(|since| since.elapsed());
+        self.before + now.unwrap_or_default()
+    }
 }
 
 /// The output of the run.
@@ -56,8 +72,6 @@ pub(crate) struct RunOutput {
     screen: Mutex<bool>,
     /// True once a write to standard output failed.
     is_broken: AtomicBool,
-    /// True once the run ends; nothing waits for the floor then.
-    ends: AtomicBool,
     /// Hosts whose last line was written, in the form of JSON.
     reported: Mutex<HashSet<usize>>,
 }
@@ -86,7 +100,6 @@ impl RunOutput {
             freed: Condvar::new(),
             screen: Mutex::new(false),
             is_broken: AtomicBool::new(false),
-            ends: AtomicBool::new(false),
             reported: Mutex::default(),
         })
     }
@@ -105,12 +118,6 @@ impl RunOutput {
     /// True if nobody reads standard output any more.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
-    }
-
-    /// Lets hosts that wait for the floor go on: the run ends.
-    pub(crate) fn end(&self) {
-        self.ends.store(true, Ordering::Relaxed);
-        self.freed.notify_all();
     }
 
     /// Shows a line that the next output erases.
@@ -169,34 +176,43 @@ impl RunOutput {
     /// Takes the floor, if it is free; otherwise `waker` is signalled when the floor becomes free.
     fn take_floor(&self, host: usize, waker: &Arc<EventFd>) -> bool {
         let mut floor = locked(&self.floor);
-        match floor.owner {
-            None => floor.owner = Some(host),
-            Some(owner) if owner == host => {}
-            Some(_) => {
-                if floor.waiting.iter().all(|(waiting, _)| *waiting != host) {
-                    floor.waiting.push_back((host, Arc::clone(waker)));
-                }
-                return false;
+        if floor.owner.is_some_and(|owner| owner != host) {
+            if floor.waiting.iter().all(|(waiting, _)| *waiting != host) {
+                floor.waiting.push_back((host, Arc::clone(waker)));
             }
+            let wait = floor.waits.entry(host).or_default();
+            wait.since.get_or_insert_with(Instant::now);
+            return false;
+        }
+        floor.owner = Some(host);
+        if let Some(wait) = floor.waits.get_mut(&host) {
+            wait.before = wait.total();
+            wait.since = None;
         }
         true
     }
 
-    /// Waits for the floor; returns without it if the run ends.
+    /// How long a host at work has waited for the floor.
+    pub(crate) fn waited(&self, host: usize) -> Duration {
+        let floor = locked(&self.floor);
+        let wait = floor.waits.get(&host);
+        wait.map_or(Duration::ZERO, FloorWait::total)
+    }
+
+    /// Waits for the floor. Who has it ends: its command, by its time limit or with the run.
     fn await_floor(&self, host: usize) {
         let mut floor = locked(&self.floor);
-        while floor.owner.is_some_and(|owner| owner != host) && !self.ends.load(Ordering::Relaxed) {
-            let waited = self.freed.wait_timeout(floor, LOOK);
-            floor = waited.unwrap_or_else(PoisonError::into_inner).0;
+        while floor.owner.is_some_and(|owner| owner != host) {
+            let waited = self.freed.wait(floor);
+            floor = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        if floor.owner.is_none() {
-            floor.owner = Some(host);
-        }
+        floor.owner = Some(host);
     }
 
     fn leave_floor(&self, host: usize) {
         let mut floor = locked(&self.floor);
         floor.waiting.retain(|(waiting, _)| *waiting != host);
+        floor.waits.remove(&host);
         if floor.owner != Some(host) {
             return;
         }
@@ -266,7 +282,8 @@ pub(crate) struct HostOutput {
     /// The last byte written to each stream was a newline, or nothing was written.
     is_at_start: [bool; 2],
     has_floor: bool,
-    /// Prefixed: the beginning of the next line, by stream.
+    /// By stream, what waits for what follows it: the beginning of the next line (prefixed), or of a character
+    /// (grouped, on a terminal).
     partial: [Vec<u8>; 2],
     /// JSON: messages of the connection.
     messages: Vec<String>,
@@ -288,13 +305,6 @@ const STREAMS: [Stream; 2] = [Stream::Data, Stream::Stderr];
 
 impl HostOutput {
     pub(crate) fn new(all: Arc<RunOutput>, host: usize, name: &str, waker: Arc<EventFd>) -> Self {
-        let (mut files, mut failure) = (None, None);
-        if let OutputForm::Files(directory) = &all.form {
-            match HostFiles::create(directory, name) {
-                Ok(created) => files = Some(created),
-                Err(error) => failure = Some(lost(&error)),
-            }
-        }
         Self {
             all,
             host,
@@ -309,8 +319,18 @@ impl HostOutput {
             partial: Default::default(),
             messages: Vec::new(),
             last_message: None,
-            files,
-            failure,
+            files: None,
+            failure: None,
+        }
+    }
+
+    /// Creates the files, if the output goes there.
+    pub(crate) fn open(&mut self, name: &str) {
+        if let OutputForm::Files(directory) = &self.all.form {
+            match HostFiles::create(directory, name) {
+                Ok(created) => self.files = Some(created),
+                Err(error) => self.failure = Some(lost(&error)),
+            }
         }
     }
 
@@ -426,10 +446,36 @@ impl HostOutput {
             let title = format!("==> {}{mark}{end} <==\n", self.name);
             self.all.write(stream, title.as_bytes());
         }
-        self.all.write(stream, data);
+        let shown = match self.all.terminals.get(at) {
+            Some(true) => Cow::Owned(self.escaped(at, data).into_bytes()),
+            _ => Cow::Borrowed(data),
+        };
+        self.all.write(stream, &shown);
         if let Some(is_at_start) = self.is_at_start.get_mut(at) {
             *is_at_start = *last == b'\n';
         }
+    }
+
+    /// The data as text for a terminal. What the next data may complete is kept.
+    fn escaped(&mut self, at: usize, data: &[u8]) -> String {
+        let mut text = Vec::new();
+        if let Some(partial) = self.partial.get_mut(at) {
+            text = std::mem::take(partial);
+            text.extend_from_slice(data);
+            *partial = text.split_off(text.len() - unfinished(&text));
+        }
+        escape(text, Style::Lines)
+    }
+
+    /// Ends the block of a stream: what is kept is written, and the last line ends.
+    fn end_block(&mut self, stream: Stream) {
+        let at = index(stream);
+        let partial = self.partial.get_mut(at).map(std::mem::take);
+        let mut rest = escape(partial.unwrap_or_default(), Style::Lines);
+        if self.is_at_start.get(at) == Some(&false) {
+            rest.push('\n');
+        }
+        self.all.write(stream, rest.as_bytes());
     }
 
     // ---- prefixed ---------------------------------------------------------------------------
@@ -553,13 +599,9 @@ impl HostOutput {
         }
         self.take_over();
         match &self.all.form {
-            OutputForm::Grouped => {
-                for stream in STREAMS {
-                    if self.is_at_start.get(index(stream)) == Some(&false) {
-                        self.all.write(stream, b"\n");
-                    }
-                }
-            }
+            OutputForm::Grouped => STREAMS
+                .into_iter()
+                .for_each(|stream| self.end_block(stream)),
             OutputForm::Prefixed => self.last_lines(),
             OutputForm::Json => self.write_last(outcome, seconds),
             OutputForm::Files(_) => {}
@@ -585,4 +627,44 @@ impl RunOutput {
 fn lost(error: &io::Error) -> String {
     let reason = error.to_string();
     format!("output not kept: {}", escape::system_words(&reason))
+}
+
+/// Number of bytes at the end of a text that what follows may complete: the beginning of a character in UTF-8, or a
+/// carriage return, which is dropped before a newline.
+fn unfinished(text: &[u8]) -> usize {
+    /// The longest beginning of a character, bytes.
+    const MAX_BEGINNING: usize = 3;
+    let (_, tail) = text.split_at(text.len().saturating_sub(MAX_BEGINNING));
+    if tail.last() == Some(&b'\r') {
+        return 1;
+    }
+    let last = tail
+        .utf8_chunks()
+        .last()
+        .map_or(&[][..], |chunk| chunk.invalid());
+    let is_cut = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    if is_cut { last.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_completed_waits() {
+        for (text, count) in [
+            (&b""[..], 0),
+            (b"a\n", 0),
+            (b"a\r", 1),
+            (b"a\xc3", 1),
+            ("aä".as_bytes(), 0),
+            (b"\xf0\x9f\x98", 3),
+            ("😀".as_bytes(), 0),
+            (b"\xff", 0),
+            (b"\xe2\xff", 0),
+            (b"abc\xe2\x82", 2),
+        ] {
+            assert_eq!(unfinished(text), count, "{text:?}");
+        }
+    }
 }

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use client::children::LoginProcesses;
 use client::session::{AnyLocalEnd, LocalEnd, ServerFacts};
 use driver::{ChannelHandler, ChannelIo, HandlerProgress};
 use proto::{Error, Stream};
 use sys::epoll::EventFd;
 
-use crate::outcome::HostOutcome;
 use crate::output::{HostOutput, locked};
 use crate::spool::Spool;
 
@@ -23,11 +23,9 @@ const PIECE_BYTES: usize = 32 << 10;
 pub(crate) struct Control {
     /// Wakes the host's connection.
     pub(crate) waker: Arc<EventFd>,
+    /// What its login starts.
+    pub(crate) processes: Arc<LoginProcesses>,
     is_abandoned: AtomicBool,
-    /// True once the host's work is done, except that its output may not be written yet.
-    is_done: AtomicBool,
-    /// Why the work was ended.
-    cause: Mutex<Option<String>>,
 }
 
 impl Control {
@@ -36,38 +34,19 @@ impl Control {
     pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self {
             waker: Arc::new(EventFd::new()?),
+            processes: Arc::default(),
             is_abandoned: AtomicBool::new(false),
-            is_done: AtomicBool::new(false),
-            cause: Mutex::default(),
         })
     }
 
-    /// Ends the work for this reason: a session at once, a login after its next step.
-    pub(crate) fn abandon(&self, cause: &str) {
-        locked(&self.cause).get_or_insert_with(|| cause.to_owned());
+    /// Ends the work: a session at once, a login after its next step.
+    pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
         let _ = self.waker.signal();
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed)
-    }
-
-    /// The host's work is done: its time limit does not count the wait until its output is written.
-    pub(crate) fn set_done(&self) {
-        self.is_done.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
-        self.is_done.load(Ordering::Relaxed)
-    }
-
-    /// The outcome of a host whose work was ended; `None` if it was not.
-    pub(crate) fn outcome(&self) -> Option<HostOutcome> {
-        let cause = locked(&self.cause).clone();
-        cause
-            .filter(|_| self.is_abandoned())
-            .map(HostOutcome::failed)
     }
 }
 

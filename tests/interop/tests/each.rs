@@ -1,6 +1,9 @@
 //! `fulmar each` at OpenSSH's server and at ours: commands, outputs, failures of some hosts, time limits,
 //! servers that are killed, questions of jumps, and copies of trees.
 
+#[path = "each/ends.rs"]
+mod ends;
+
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -17,9 +20,9 @@ use interop::fixture;
 use interop::json;
 use interop::peers::ours::{Kind, binary};
 use interop::peers::{Running, openssh};
-use interop::process::{COMMAND_LIMIT, Input, Outcome, descendants, kill, processes, run};
+use interop::process::{COMMAND_LIMIT, Input, Outcome, descendants, kill, run};
 use interop::report::skipped;
-use interop::scratch::{Scratch, until};
+use interop::scratch::Scratch;
 use interop::terminal::Terminal;
 
 /// A server and a configuration in which `n…` are names of it.
@@ -374,13 +377,7 @@ fn each_phase_of_a_login_ends_by_the_time_limit() {
         assert!(line.contains(r#""exit":null"#), "{line}");
         assert!(line.contains("timed out"), "{line}");
     }
-    let is_left = || {
-        processes().any(|pid| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&words).replace('\0', " ").trim() == sleep
-        })
-    };
-    assert!(until(COMMAND_LIMIT, || !is_left()), "{sleep} is left");
+    ends::assert_ended(&sleep);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use config::client::{ClientOptions, JumpHost};
 use sys::process::{Child, ChildCommand, SelfExe};
 use sys::signals::Signal;
 
+use crate::children;
 use crate::error::ClientError;
 use crate::jumps;
 use crate::log::{self, debug1};
@@ -170,6 +171,11 @@ fn start(command: &mut ChildCommand, errors: ProxyErrors) -> Result<Proxied, Cli
         ),
         _ => command.fd_shared(sys::io::stderr(), 2),
     };
+    // A jump that a signal ends leaves no jump of its own. It stays in the foreground, but for a master that
+    // persists.
+    if jumps::depth() > 0 && errors == ProxyErrors::Shown {
+        command.death_signal(Signal::HUP);
+    }
     let child = spawn(command)?;
     Ok(Proxied { read, write, child })
 }
@@ -187,7 +193,7 @@ fn inherit_env(command: &mut ChildCommand) -> &mut ChildCommand {
 }
 
 fn spawn(command: &mut ChildCommand) -> Result<Child, ClientError> {
-    command.spawn().map_err(|error| {
+    children::spawn(command).map_err(|error| {
         ClientError::Refused(format!("ssh: the proxy command did not start: {error}"))
     })
 }

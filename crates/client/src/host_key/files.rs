@@ -10,6 +10,7 @@ use config::tokens::{Purpose, Tokens};
 use keys::PresentedKey;
 use keys::known_hosts::KnownHosts;
 
+use crate::children;
 use crate::log::{debug1, debug3};
 
 /// Most output of a known-hosts command, bytes.
@@ -74,7 +75,7 @@ pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, St
         .fd(theirs, 1)
         .fd_shared(sys::io::stderr(), 2);
     command.fd(sys::io::null().map_err(|error| error.to_string())?, 0);
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let mut child = children::spawn(&mut command).map_err(|error| error.to_string())?;
     drop(command);
     let text = sys::io::read_to_end(&output, MAX_COMMAND_OUTPUT).map_err(|error| error.to_string());
     drop(output);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
 
 use rustix::process::{PidfdFlags, WaitOptions, WaitStatus};
 
@@ -124,7 +125,7 @@ fn raw_pid(pid: Pid) -> io::Result<rustix::process::Pid> {
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
-    pidfd: PidFd,
+    pidfd: Arc<PidFd>,
     status: Option<ExitStatus>,
 }
 
@@ -132,7 +133,7 @@ impl Child {
     pub(super) fn new(pid: Pid, pidfd: PidFd) -> Self {
         Self {
             pid,
-            pidfd,
+            pidfd: Arc::new(pidfd),
             status: None,
         }
     }
@@ -147,6 +148,12 @@ impl Child {
     #[must_use]
     pub fn pidfd(&self) -> &PidFd {
         &self.pidfd
+    }
+
+    /// The same descriptor for another thread, as long as this child is not dropped.
+    #[must_use]
+    pub fn weak_pidfd(&self) -> Weak<PidFd> {
+        Arc::downgrade(&self.pidfd)
     }
 
     /// Waits for the child to exit. Later calls return the same status.
