@@ -1,12 +1,17 @@
-//! The processes that a login starts and waits for: proxies, and commands of the configuration. A program with
-//! many connections ends those of a login that it has given up.
+//! What a program with many connections does with a login that it has given up: the login goes no further, and the
+//! processes that it waits for (proxies, commands of the configuration) are ended.
 
 use std::cell::RefCell;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sys::process::{Child, ChildCommand, PidFd, SpawnError, SpawnStep};
 use sys::signals::Signal;
+
+use crate::error::ClientError;
+
+const GIVEN_UP: &str = "the login was given up";
 
 thread_local! {
     /// Those of the login on this thread, if its program may end them.
@@ -15,13 +20,10 @@ thread_local! {
 
 /// The processes of one login.
 #[derive(Debug, Default)]
-pub struct LoginProcesses(Mutex<StartedProcesses>);
-
-#[derive(Debug, Default)]
-struct StartedProcesses {
+pub struct LoginProcesses {
+    is_given_up: AtomicBool,
     /// Those that are not dropped yet.
-    running: Vec<Weak<PidFd>>,
-    have_ended: bool,
+    running: Mutex<Vec<Weak<PidFd>>>,
 }
 
 impl LoginProcesses {
@@ -38,28 +40,40 @@ impl LoginProcesses {
         work()
     }
 
-    /// Ends those that run with SIGTERM. No other starts.
+    /// The login goes no further than its present step: it starts no process, believes no answer of one, accepts no
+    /// host key, and sends no proof and no command.
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::SeqCst);
+    }
+
+    /// Gives the login up, and ends the processes that run with SIGTERM.
     pub fn end(&self) {
-        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        started.have_ended = true;
-        for process in started.running.drain(..).filter_map(|it| it.upgrade()) {
+        self.give_up();
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for process in running.drain(..).filter_map(|it| it.upgrade()) {
             // One that has ended needs none.
             let _ = process.signal(Signal::TERM);
         }
     }
 
-    /// The lock is held until the process has started: when [`Self::end`] returns, none is missed.
+    /// No lock is held while the process starts: that may wait for a file system, and [`Self::end`] must not. One that
+    /// starts meanwhile is ended here.
     fn spawn(&self, command: &mut ChildCommand) -> Result<Child, SpawnError> {
-        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if started.have_ended {
-            return Err(SpawnError {
-                step: SpawnStep::Clone,
-                error: io::Error::other("the login was given up"),
-            });
+        let given_up = || SpawnError {
+            step: SpawnStep::Clone,
+            error: io::Error::other(GIVEN_UP),
+        };
+        if self.is_given_up.load(Ordering::SeqCst) {
+            return Err(given_up());
         }
         let child = command.spawn()?;
-        started.running.retain(|it| it.strong_count() > 0);
-        started.running.push(child.weak_pidfd());
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|it| it.strong_count() > 0);
+        running.push(child.weak_pidfd());
+        drop(running);
+        if self.is_given_up.load(Ordering::SeqCst) {
+            let _ = child.signal(Signal::TERM);
+        }
         Ok(child)
     }
 }
@@ -73,6 +87,26 @@ pub(crate) fn spawn(command: &mut ChildCommand) -> Result<Child, SpawnError> {
     match own {
         Some(own) => own.spawn(command),
         None => command.spawn(),
+    }
+}
+
+/// True if the program has given up this thread's login. What a process has said then is the end that the program
+/// has made of it.
+pub(crate) fn is_given_up() -> bool {
+    OWN.with_borrow(|own| {
+        own.as_ref()
+            .is_some_and(|own| own.is_given_up.load(Ordering::SeqCst))
+    })
+}
+
+/// To be asked before a step with consequences.
+///
+/// # Errors
+/// [`ClientError::Refused`] if the program has given up this thread's login.
+pub(crate) fn go_on() -> Result<(), ClientError> {
+    match is_given_up() {
+        true => Err(ClientError::Refused(GIVEN_UP.to_owned())),
+        false => Ok(()),
     }
 }
 
@@ -101,6 +135,8 @@ mod tests {
             }
         ));
         assert!(after.is_err());
+        processes.noted_during(|| assert!(is_given_up() && go_on().is_err()));
+        assert!(go_on().is_ok());
         let mut other = sleep().unwrap();
         processes.end();
         assert_eq!(other.try_wait().unwrap(), None);

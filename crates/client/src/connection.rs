@@ -13,6 +13,7 @@ use proto::channel::ChannelTimeouts;
 
 use crate::auth::identity::Keys;
 use crate::auth::{Early, LoggedIn};
+use crate::children;
 use crate::connect::proxy::ProxyErrors;
 use crate::error::{ClientError, Peer};
 use crate::flags::Flags;
@@ -287,6 +288,7 @@ impl OneConnection<'_> {
         prompter: &mut dyn Interaction,
     ) -> Result<i32, Failure> {
         let options = self.options;
+        children::go_on()?;
         let is_program = local.is_some();
         let LoggedIn { key, early, .. } = logged_in;
         let mut parts = self.prepare(&mut secured, key, known, is_program)?;

@@ -117,6 +117,7 @@ impl Environment for Here {
             .fd_shared(sys::io::stderr(), 2);
         let mut child = children::spawn(&mut spawn).map_err(|error| error.to_string())?;
         let status = child.wait().map_err(|error| error.to_string())?;
+        children::go_on().map_err(|error| error.to_string())?;
         debug2!("command returned {status}");
         Ok(status.is_success())
     }

@@ -88,7 +88,13 @@ impl Common {
         let mut interaction =
             HostInteraction::new(questions, Arc::clone(output), Arc::clone(control));
         let messages = Arc::clone(output);
-        let reader = move |line: &str| locked(&messages).message(line);
+        let of_reader = Arc::clone(control);
+        let reader = move |line: &str| {
+            // What follows from the end is no news of the host.
+            if !of_reader.is_abandoned() {
+                locked(&messages).message(line);
+            }
+        };
         let result = control.processes.noted_during(|| {
             log::read_by(Box::new(reader), || {
                 client::session_with(request, self.terms(), local, &mut interaction)

@@ -160,6 +160,7 @@ impl<W: HostWork> Crew<W> {
         let mut roster = locked(&self.roster);
         let Some(entry) = roster.at_work.get_mut(&host) else {
             // Another thread has taken this one's place.
+            self.stuck.fetch_sub(1, Ordering::Relaxed);
             return false;
         };
         let outcome = match result {

@@ -39,9 +39,10 @@ impl Control {
         })
     }
 
-    /// Ends the work: a session at once, a login after its next step.
+    /// Ends the work: a session at once, a login after its present step, without a further proof or a command.
     pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
+        self.processes.give_up();
         let _ = self.waker.signal();
     }
 

@@ -315,7 +315,7 @@ fn a_pool_leaves_the_master_of_another_host_alone() {
     assert!(interop::process::wait(&mut full.0, LIMIT).is_ok());
     // The path alone says which pool.
     let exit = finish(
-        shared.master(lines).args(["-O", "exit", "dummy"]),
+        shared.master("").args(["-O", "exit", "dummy"]),
         Input::Nothing,
     );
     assert_has(&exit, "Exit request sent.");

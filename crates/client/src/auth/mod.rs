@@ -22,6 +22,7 @@ use driver::{Driver, DriverError, Notice};
 use proto::{AuthProof, Event};
 use wire::names;
 
+use crate::children;
 use crate::error::{ClientError, Peer};
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
@@ -216,6 +217,7 @@ impl<'c> Authenticator<'c> {
 
     /// Carries out one method; `None` if it had nothing to offer.
     fn request(&mut self, method: &str) -> Result<Option<Answer>, ClientError> {
+        children::go_on()?;
         match method {
             names::METHOD_NONE => self.none().map(Some),
             names::METHOD_GSSAPI_KEYEX => self.gssapi_keyex(),

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::Authenticator;
 use super::identity::Identity;
+use crate::children;
 use crate::error::ClientError;
 use crate::log::debug1;
 use crate::pipelining::{
@@ -88,6 +89,7 @@ impl Authenticator<'_> {
         if self.without_secrets || self.driver.connection().will_compress() {
             depth = PipelineDepth::Nothing;
         }
+        children::go_on()?;
         if let Some(start) = early.start.filter(|_| depth >= PipelineDepth::Open) {
             let sent = start.send_early(self.driver.connection(), depth, early.data);
             let sent = sent.map_err(|error| self.lost(driver::DriverError::Proto(error)));

@@ -9,6 +9,7 @@ use keys::SignatureAlgorithm;
 
 use super::identity::{Agent, Identity};
 use super::{Answer, Authenticator};
+use crate::children;
 use crate::error::ClientError;
 use crate::log::{debug1, debug2, error};
 
@@ -149,6 +150,8 @@ impl Authenticator<'_> {
                 return Ok(false);
             }
         };
+        // An agent may have waited for a person.
+        children::go_on()?;
         debug2!("USERAUTH_REQUEST publickey signed, {name}");
         let sent = self
             .driver

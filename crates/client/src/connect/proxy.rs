@@ -111,6 +111,12 @@ pub fn jump(
         crate::text::one_line(&arguments.join(" "))
     );
     command.args(arguments.iter().map(OsString::from));
+    // A jump that a signal ends leaves no jump of its own. One that goes to the background, as a persisting master
+    // or by `-f`, ends the process that has started it, and not the connection.
+    let stays = errors == ProxyErrors::Shown && !options.session.fork_after_authentication;
+    if jumps::depth() > 0 && stays {
+        command.death_signal(Signal::HUP);
+    }
     start(&mut command, errors)
 }
 
@@ -171,11 +177,6 @@ fn start(command: &mut ChildCommand, errors: ProxyErrors) -> Result<Proxied, Cli
         ),
         _ => command.fd_shared(sys::io::stderr(), 2),
     };
-    // A jump that a signal ends leaves no jump of its own. It stays in the foreground, but for a master that
-    // persists.
-    if jumps::depth() > 0 && errors == ProxyErrors::Shown {
-        command.death_signal(Signal::HUP);
-    }
     let child = spawn(command)?;
     Ok(Proxied { read, write, child })
 }

@@ -23,6 +23,7 @@ use crypto::hash::HashAlgorithm;
 use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
 use keys::{PresentedKey, SignatureAlgorithm};
 
+use crate::children;
 use crate::connect;
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, says};
@@ -301,6 +302,10 @@ impl HostKeyChecker {
         finding: Finding,
         interaction: &mut dyn Interaction,
     ) -> Verdict {
+        // Perhaps because KnownHostsCommand has been ended, whose keys are missing then.
+        if children::is_given_up() {
+            return Verdict::Refuse;
+        }
         let key = presented.key();
         let label = key.key_type().label();
         let name = one_line(&self.name);

@@ -37,6 +37,8 @@ use crate::text::one_line;
 /// Time for a master's first messages.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Most masters of a pool: the highest ControlConnections.
+const MAX_CONNECTIONS: u32 = 64;
 /// Bytes of the digest in the names of a pool's sockets: enough that no name meets it by chance, and short, because
 /// a socket's path has 107 bytes at most.
 const POOL_DIGEST_BYTES: usize = 6;
@@ -74,15 +76,19 @@ pub(crate) const REFUSED_BY_SERVER: &str = "Session open refused by peer";
 /// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`). The names of all but
 /// the first contain a digest of the path: `PATH.1` may be another host's ControlPath.
 pub(crate) fn pool(path: &str, options: &ClientOptions) -> Vec<String> {
+    pool_of(path, options.connection.control_connections)
+}
+
+fn pool_of(path: &str, connections: u32) -> Vec<String> {
     let mut paths = vec![path.to_owned()];
-    if options.connection.control_connections > 1 {
+    if connections > 1 {
         let digest = HashAlgorithm::Sha256.digest(path.as_bytes());
         let digest: String = digest
             .iter()
             .take(POOL_DIGEST_BYTES)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let numbers = 1..options.connection.control_connections;
+        let numbers = 1..connections;
         let others = numbers.map(|number| format!("{path}.{digest}.{number}"));
         // With longer names than fit there is one connection, as without a pool.
         paths.extend(others.filter(|other| socket::check_length(other).is_ok()));
@@ -118,7 +124,8 @@ pub(crate) fn command(command: MasterCommand, options: &ClientOptions) -> Result
         command,
         MasterCommand::Exit | MasterCommand::Stop | MasterCommand::Status { .. }
     ) {
-        for other in pool(path, options).iter().skip(1) {
+        // The pool may be larger than this command's configuration says.
+        for other in pool_of(path, MAX_CONNECTIONS).iter().skip(1) {
             if Path::new(other).exists()
                 && let Err(reason) = command_one(command, other, options)
             {

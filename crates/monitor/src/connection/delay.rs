@@ -17,9 +17,12 @@ pub(crate) struct FailureDelay {
 const FLOOR_US: u64 = 5_000;
 /// Range of the step above `FLOOR_US`.
 const SPREAD_US: u64 = 4_300;
-/// A step of refusals for which a KDC was asked, in those of the others: 250 to 465 ms. Whether a realm has the
+/// The least time of a refusal for which a KDC was asked, in steps: 250 to 465 ms. Whether a realm has the
 /// principal makes a difference of a round trip and of the password's derivation to a key, together some milliseconds.
 const KDC_STEPS: u64 = 50;
+/// The time of one that took longer: a KDC far away, or the first of several does not answer, and each round trip
+/// would show in coarse steps as well. It is as long as a KDC is awaited.
+const SLOW_KDC_US: u64 = 10_000_000;
 /// A refusal that took more steps than this (slow PAM modules) is not padded.
 const MAX_STEPS: u64 = 200;
 
@@ -47,17 +50,21 @@ impl FailureDelay {
         }
     }
 
-    /// Microseconds still to wait after `elapsed_us`, up to the next multiple of the step.
+    /// Microseconds still to wait after `elapsed_us`, up to the next multiple of the step, or to one of the two times
+    /// of a KDC.
     pub(crate) fn remaining_us(&self, elapsed_us: u64) -> u64 {
-        let step_us = match self.is_of_kdc {
-            true => self.step_us * KDC_STEPS,
-            false => self.step_us,
-        };
-        let steps = elapsed_us.div_ceil(step_us).max(1);
+        if self.is_of_kdc {
+            let least_us = self.step_us * KDC_STEPS;
+            return match elapsed_us <= least_us {
+                true => least_us - elapsed_us,
+                false => SLOW_KDC_US.saturating_sub(elapsed_us),
+            };
+        }
+        let steps = elapsed_us.div_ceil(self.step_us).max(1);
         if steps > MAX_STEPS {
             return 0;
         }
-        (steps * step_us).saturating_sub(elapsed_us)
+        (steps * self.step_us).saturating_sub(elapsed_us)
     }
 }
 
@@ -68,9 +75,13 @@ mod tests {
     #[test]
     fn the_end_does_not_tell_how_many_steps_a_kdc_took() {
         let delay = FailureDelay::new(&[1; 32]).of_kdc().of_kdc();
-        let ends = [7_940, 15_200, 200_000].map(|elapsed| elapsed + delay.remaining_us(elapsed));
+        let end = |elapsed| elapsed + delay.remaining_us(elapsed);
+        let ends = [7_940, 15_200, 200_000].map(end);
         assert!((250_000..465_000).contains(&ends[0]));
         assert_eq!(ends, [ends[0]; 3]);
+        // The first of two KDCs answers in no round trip.
+        assert_eq!(end(1_010_000), end(2_020_000));
+        assert_eq!(delay.remaining_us(10_000_001), 0);
     }
 
     #[test]

@@ -385,7 +385,9 @@ impl<'l> AuthService<'_, '_, 'l> {
         user.tries.guesses += u32::from(label.is_tried && !label.is_question);
         // What the lines and records above take depends on whether the user exists.
         let elapsed_us = sys::time::monotonic_us().saturating_sub(user.started_us);
-        std::thread::sleep(Duration::from_micros(user.delay.remaining_us(elapsed_us)));
+        let wait = Duration::from_micros(user.delay.remaining_us(elapsed_us));
+        let left = self.channel.time_left()?;
+        std::thread::sleep(left.map_or(wait, |left| left.min(wait)));
         Ok(exceeded)
     }
 

@@ -64,6 +64,42 @@ fn a_thread_that_stands_still_keeps_no_other_host_from_its_turn() {
     assert_ended(&sleep);
 }
 
+/// The end of a command is no answer of it: that no key is known, or that a block does not match.
+#[test]
+fn a_login_that_was_given_up_believes_no_command_and_goes_no_further() {
+    let Some(site) = Site::new(Kind::Fulmar) else {
+        return;
+    };
+    let sleep = format!("/bin/sleep 98765{}", std::process::id());
+    let (known, ran) = (site.scratch.join("known"), site.scratch.join("ran"));
+    let config = fs::read_to_string(&site.config).expect("the configuration");
+    let config = format!(
+        "Host keys\nHostName 127.0.0.1\nPort {0}\nKnownHostsCommand {sleep}\n\
+         StrictHostKeyChecking accept-new\nUserKnownHostsFile {1}\n\
+         Match originalhost block exec \"exec {sleep}\"\nHostName 127.0.0.2\n\
+         Host block\nHostName 127.0.0.1\nPort {0}\nHost *\n{config}",
+        site.server.daemon.port,
+        known.display(),
+    );
+    let config = site.scratch.write("given_up_config", config);
+    let mut command = each_of(&config);
+    // The last one keeps the run alive until the first ones would have logged in.
+    let order = format!("echo in >>{}; sleep 5", ran.display());
+    command
+        .args(["--timeout", "10", "-n", "1", "keys,block,n1"])
+        .args(["--", &order]);
+    let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+    assert_eq!(found.status, 255, "{}", found.summary());
+    let errors = found.stderr.text();
+    assert!(
+        errors.contains("timed out after 10 s (2): keys,block"),
+        "{errors}"
+    );
+    assert_eq!(fs::read_to_string(&ran).expect("a mark"), "in\n");
+    assert!(!known.exists(), "{:?}", fs::read_to_string(&known));
+    assert_ended(&sleep);
+}
+
 #[test]
 fn processes_of_a_login_end_with_the_run() {
     let Some(site) = Site::new(Kind::Fulmar) else {
