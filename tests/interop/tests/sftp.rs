@@ -12,7 +12,7 @@ use interop::account::{current_user, is_root, uid_of};
 use interop::fixture;
 use interop::matrix::noise;
 use interop::peers::ours::{Kind, binary};
-use interop::process::{Background, Input, Outcome, descendants, installed};
+use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, descendants, installed};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
@@ -268,11 +268,10 @@ fn nothing_leads_out_of_a_root() {
             let outcome = sftp(&site, &scratch, "pwd\n");
             chmod(writable, 0o755);
             assert_ne!(outcome.status, 0, "{writable:?}: {}", outcome.summary());
-            let log = site.running.daemon.log();
-            assert!(
-                log.contains("bad ownership or modes for directory"),
-                "{log}"
-            );
+            // The client may learn of it first.
+            let log = || site.running.daemon.log();
+            let is_said = || log().contains("bad ownership or modes for directory");
+            assert!(until(COMMAND_LIMIT, is_said), "{}", log());
         }
     }
 }
