@@ -46,6 +46,10 @@ impl LoginProcesses {
         self.is_given_up.store(true, Ordering::SeqCst);
     }
 
+    fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::SeqCst)
+    }
+
     /// Gives the login up, and ends the processes that run with SIGTERM.
     pub fn end(&self) {
         self.give_up();
@@ -59,19 +63,18 @@ impl LoginProcesses {
     /// No lock is held while the process starts: that may wait for a file system, and [`Self::end`] must not. One that
     /// starts meanwhile is ended here.
     fn spawn(&self, command: &mut ChildCommand) -> Result<Child, SpawnError> {
-        let given_up = || SpawnError {
-            step: SpawnStep::Clone,
-            error: io::Error::other(GIVEN_UP),
-        };
-        if self.is_given_up.load(Ordering::SeqCst) {
-            return Err(given_up());
+        if self.is_given_up() {
+            return Err(SpawnError {
+                step: SpawnStep::Clone,
+                error: io::Error::other(GIVEN_UP),
+            });
         }
         let child = command.spawn()?;
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|it| it.strong_count() > 0);
         running.push(child.weak_pidfd());
         drop(running);
-        if self.is_given_up.load(Ordering::SeqCst) {
+        if self.is_given_up() {
             let _ = child.signal(Signal::TERM);
         }
         Ok(child)
@@ -93,10 +96,7 @@ pub(crate) fn spawn(command: &mut ChildCommand) -> Result<Child, SpawnError> {
 /// True if the program has given up this thread's login. What a process has said then is the end that the program
 /// has made of it.
 pub(crate) fn is_given_up() -> bool {
-    OWN.with_borrow(|own| {
-        own.as_ref()
-            .is_some_and(|own| own.is_given_up.load(Ordering::SeqCst))
-    })
+    OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.is_given_up()))
 }
 
 /// To be asked before a step with consequences.

@@ -158,9 +158,7 @@ impl HelperProcess {
     fn until_ms(&self) -> Option<u64> {
         match self.wait {
             AnswerWait::Endless => None,
-            AnswerWait::Each(wait) => {
-                Some(sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or(0))
-            }
+            AnswerWait::Each(wait) => Some(sys::time::monotonic_ms_after(wait)),
             AnswerWait::Until(until_ms) => Some(until_ms),
         }
     }

@@ -56,6 +56,12 @@ pub fn monotonic_ms() -> u64 {
     monotonic_us() / 1000
 }
 
+/// What [`monotonic_ms`] says when `wait` has passed.
+#[must_use]
+pub fn monotonic_ms_after(wait: Duration) -> u64 {
+    monotonic_ms().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Microseconds of the same clock as [`monotonic_ms`].
 #[must_use]
 pub fn monotonic_us() -> u64 {

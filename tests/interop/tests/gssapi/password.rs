@@ -54,6 +54,19 @@ fn server_alone(
     (ended.logged_in, format!("{server:?} {lines:?}: {ended:?}"))
 }
 
+/// The server, with these lines, lets in with the password or not, and the session has tickets or not.
+fn assert_outcome(
+    case: &mut Case,
+    server: Kind,
+    (lines, password): (&'static str, &str),
+    (is_in, has_cache): (bool, bool),
+) {
+    let ended = log_in(case, (Kind::Fulmar, server), password, lines);
+    let which = format!("{server:?} {lines:?} {password}: {ended:?}");
+    assert_eq!(ended.logged_in, is_in, "{which}");
+    assert_eq!(ended.cache().is_some(), has_cache, "{which}");
+}
+
 fn command(program: &str, arguments: &[&str]) {
     let mut command = Command::new(program);
     let outcome = finish(command.args(arguments), Input::Nothing);
@@ -139,10 +152,7 @@ fn a_local_password_counts_after_the_kdc_unless_the_server_says_otherwise() {
                 true,
             ),
         ] {
-            let ended = log_in(&mut case, (Kind::Fulmar, server), password, lines);
-            let which = format!("{server:?} {lines:?} {password}: {ended:?}");
-            assert_eq!(ended.logged_in, is_in, "{which}");
-            assert_eq!(ended.cache().is_some(), has_cache, "{which}");
+            assert_outcome(&mut case, server, (lines, password), (is_in, has_cache));
         }
         // The age of the local password is not asked for where the KDC has confirmed one.
         command("chage", &["-d", "0", &case.guest.name]);
@@ -176,10 +186,7 @@ fn pam_is_asked_after_the_kdc_and_for_the_account() {
             (alone, PASSWORD, true, true),
             (alone, LOCAL, false, false),
         ] {
-            let ended = log_in(&mut case, (Kind::Fulmar, server), password, lines);
-            let which = format!("{server:?} {lines:?} {password}: {ended:?}");
-            assert_eq!(ended.logged_in, is_in, "{which}");
-            assert_eq!(ended.cache().is_some(), has_cache, "{which}");
+            assert_outcome(&mut case, server, (lines, password), (is_in, has_cache));
         }
         // An account that has expired.
         command("chage", &["-E", "1", &case.guest.name]);

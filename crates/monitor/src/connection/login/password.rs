@@ -85,8 +85,7 @@ impl AuthService<'_, '_, '_> {
         }
         let left = self.channel.time_left()?;
         let wait = left.map_or(KDC_WAIT, |left| left.min(KDC_WAIT));
-        let until_ms =
-            sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or_default();
+        let until_ms = sys::time::monotonic_ms_after(wait);
         let user = self.user.as_mut().ok_or_else(no_user)?;
         user.delay = user.delay.of_kdc();
         let account = user.account_or_decoy();
