@@ -346,6 +346,13 @@ fn a_server_without_a_key_or_with_bad_names_is_not_made() {
         Server::new(config, Nobody, handler),
         Err(Error::Misuse(_))
     ));
+    let rsa = PrivateKey::generate(KeySpec::Rsa { bits: 2048 }).unwrap();
+    let mut config = fulmar::server::Config::new(vec![key(), rsa]);
+    config.transport.min_rsa_bits = 3072;
+    assert!(matches!(
+        Server::new(config, Nobody, handler),
+        Err(Error::UnusableKey(why)) if why.contains("2048") && why.contains("3072")
+    ));
     let mut config = fulmar::server::Config::new(vec![key()]);
     config.transport.macs = vec!["crc32".into()];
     assert!(Server::new(config, Nobody, handler).is_err());

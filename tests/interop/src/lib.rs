@@ -13,6 +13,7 @@
 
 pub mod account;
 pub mod agent;
+pub mod audit_trail;
 pub mod covering;
 pub mod fixture;
 pub mod forwarded;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use driver::CryptoThreads;
-use keys::PrivateKey;
+use keys::{KeyType, PrivateKey};
 use proto::{ServerHostKey, TransportConfig};
 
 use crate::Error;
@@ -86,6 +86,16 @@ impl Config {
             return Err(Error::UnusableKey(
                 "a host key's secret is in a security key".into(),
             ));
+        }
+        let minimum = self.transport.min_rsa_bits;
+        for key in &self.host_keys {
+            let public = key.public();
+            if public.key_type() == KeyType::Rsa && public.bits() < minimum {
+                let bits = public.bits();
+                return Err(Error::UnusableKey(format!(
+                    "a host key has {bits} bits of RSA; min_rsa_bits asks for {minimum}"
+                )));
+            }
         }
         let public = |key: &PrivateKey| ServerHostKey {
             algorithms: key

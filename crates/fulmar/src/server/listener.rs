@@ -58,7 +58,8 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Misuse`] without host keys; [`Error::UnusableKey`] if the private part of a host
-    /// key is in a security key; otherwise the error in the algorithms of [`Config::transport`].
+    /// key is in a security key, or if it is an RSA key with fewer bits than `min_rsa_bits` of
+    /// [`Config::transport`]; otherwise the error in its algorithms.
     pub fn new(
         config: Config,
         authenticator: impl Authenticator + 'static,

@@ -37,11 +37,15 @@ pub(crate) struct Attempt<'n> {
 
 /// Records an attempt: the key that was used, the proof, and a failed login.
 pub(crate) fn attempt(attempt: &Attempt<'_>, addresses: &Addresses) {
-    use AuditRecord::{Authentication, KeyUse, Login};
-    if !sys::process::is_root() {
-        return;
+    if sys::process::is_root() {
+        let _ = sys::audit::send(&records_of(attempt, addresses));
     }
-    let line = AuditLine::new(addresses, attempt.succeeded);
+}
+
+fn records_of(attempt: &Attempt<'_>, addresses: &Addresses) -> Vec<(AuditRecord, String)> {
+    use AuditRecord::{Authentication, KeyUse, Login};
+    // Only a session's records name the host.
+    let line = AuditLine::new(addresses, None, attempt.succeeded);
     let subject = Some(Subject::Name(attempt.name));
     let mut records = Vec::new();
     if attempt.succeeded
@@ -63,13 +67,13 @@ pub(crate) fn attempt(attempt: &Attempt<'_>, addresses: &Addresses) {
     if !attempt.succeeded {
         records.push((Login, line.text("op=login", subject, "sshd")));
     }
-    let _ = sys::audit::send(&records);
+    records
 }
 
 /// Records the beginning or the end of a session of the user.
 pub(crate) fn session(record: AuditRecord, uid: u32, addresses: &Addresses) {
     if sys::process::is_root() {
-        let line = AuditLine::new(addresses, true);
+        let line = AuditLine::new(addresses, Some(&addresses.host), true);
         let text = line.text("op=login", Some(Subject::Uid(uid)), "ssh");
         let _ = sys::audit::send(&[(record, text)]);
     }
@@ -90,10 +94,10 @@ struct AuditLine {
 }
 
 impl AuditLine {
-    fn new(addresses: &Addresses, succeeded: bool) -> Self {
+    fn new(addresses: &Addresses, host: Option<&str>, succeeded: bool) -> Self {
         let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         // A name of the DNS is foreign text; a plain one needs no quotes.
-        let quoted = value(&addresses.host);
+        let quoted = value(host.unwrap_or_default());
         let plain = quoted
             .strip_prefix('"')
             .and_then(|rest| rest.strip_suffix('"'));
@@ -138,7 +142,8 @@ mod tests {
 
     #[test]
     fn names_that_are_typed_cannot_forge_words() {
-        let line = AuditLine::new(&addresses(), false);
+        let named = addresses();
+        let line = AuditLine::new(&named, Some(&named.host), false);
         let tried = |name| line.text("op=login", Some(Subject::Name(name)), "sshd");
         let line = tried(Some("ada"));
         assert!(line.starts_with("op=login acct=\"ada\" exe=\"/"), "{line}");
@@ -152,10 +157,35 @@ mod tests {
         assert!(tried(None).starts_with("op=login acct=28696E76616C6964207573657229 "));
         let mut odd = addresses();
         odd.host = "a b".to_owned();
-        let line = AuditLine::new(&odd, true);
+        let line = AuditLine::new(&odd, Some(&odd.host), true);
         let text = line.text("op=login", Some(Subject::Uid(7)), "ssh");
         assert!(text.starts_with("op=login id=7 exe=\"/"), "{text}");
         assert!(text.contains(" hostname=? "), "{text}");
+    }
+
+    #[test]
+    fn what_pam_has_checked_is_left_to_its_records() {
+        let attempt = |by_pam, succeeded| Attempt {
+            method: ChainMethod::Password,
+            name: Some("ada"),
+            key: "",
+            by_pam,
+            succeeded,
+        };
+        let kinds = |attempt: Attempt<'_>| -> Vec<AuditRecord> {
+            let records = records_of(&attempt, &addresses());
+            assert!(
+                records
+                    .iter()
+                    .all(|(_, text)| text.contains(" hostname=? "))
+            );
+            records.into_iter().map(|(record, _)| record).collect()
+        };
+        use AuditRecord::{Authentication, Login};
+        assert_eq!(kinds(attempt(false, true)), [Authentication]);
+        assert_eq!(kinds(attempt(false, false)), [Authentication, Login]);
+        assert_eq!(kinds(attempt(true, true)), []);
+        assert_eq!(kinds(attempt(true, false)), [Login]);
     }
 
     #[test]

@@ -2,14 +2,19 @@
 //! written late.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use interop::agent::RealAgent;
+use interop::fixture;
 use interop::peers::ours::Kind;
 use interop::process::{COMMAND_LIMIT, Input, processes, run, wait};
 use interop::scratch::until;
@@ -98,6 +103,80 @@ fn a_login_that_was_given_up_believes_no_command_and_goes_no_further() {
     assert_eq!(fs::read_to_string(&ran).expect("a mark"), "in\n");
     assert!(!known.exists(), "{:?}", fs::read_to_string(&known));
     assert_ended(&sleep);
+}
+
+/// An agent that answers requests to sign only after `delay`, for the real one at `socket`. The count is of the late
+/// answers that were sent.
+fn slow_agent(path: &Path, socket: PathBuf, delay: Duration) -> Arc<AtomicUsize> {
+    /// SSH_AGENTC_SIGN_REQUEST (RFC 9987 §3.6).
+    const SIGN_REQUEST: u8 = 13;
+    fn message(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let mut whole = length.to_vec();
+        whole.resize(4 + u32::from_be_bytes(length) as usize, 0);
+        stream.read_exact(&mut whole[4..])?;
+        Ok(whole)
+    }
+    let listener = UnixListener::bind(path).expect("a socket");
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (socket, count) = (socket.clone(), Arc::clone(&count));
+            let mut client = client.expect("a connection");
+            thread::spawn(move || {
+                let mut agent = UnixStream::connect(socket).expect("the agent");
+                while let Ok(request) = message(&mut client) {
+                    agent.write_all(&request).expect("the agent");
+                    let answer = message(&mut agent).expect("the agent");
+                    let is_late = request.get(4) == Some(&SIGN_REQUEST);
+                    if is_late {
+                        thread::sleep(delay);
+                    }
+                    if client.write_all(&answer).is_ok() && is_late {
+                        count.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    sent
+}
+
+/// The login is at a point where its command would follow in the same packet.
+#[test]
+fn a_signature_that_comes_after_the_time_limit_logs_nobody_in() {
+    let Some(site) = Site::new(Kind::Fulmar) else {
+        return;
+    };
+    let Some(agent) = RealAgent::start_of(Kind::Fulmar, &["ed25519"]) else {
+        return;
+    };
+    let (socket, ran) = (site.scratch.join("agent"), site.scratch.join("ran"));
+    let sent = slow_agent(&socket, agent.socket.clone(), Duration::from_secs(10));
+    let config = fs::read_to_string(&site.config).expect("the configuration");
+    let config = format!(
+        "Host late\nHostName 127.0.0.1\nPort {}\nIdentityFile {}\nIdentityAgent {}\nHost *\n{config}",
+        site.server.daemon.port,
+        fixture::file("user_ed25519.pub").display(),
+        socket.display(),
+    );
+    let config = site.scratch.write("late_config", config);
+    let mut command = each_of(&config);
+    // The second one keeps the run alive until after the signature.
+    let order = format!("echo in >>{}; sleep 5", ran.display());
+    command
+        .args(["--timeout", "7", "-n", "1", "late,n1"])
+        .args(["--", &order]);
+    let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+    assert_eq!(found.status, 255, "{}", found.summary());
+    let errors = found.stderr.text();
+    assert!(errors.contains("timed out after 7 s: late"), "{errors}");
+    assert!(sent.load(Ordering::SeqCst) > 0, "{}", found.summary());
+    assert_eq!(fs::read_to_string(&ran).expect("a mark"), "in\n");
+    let log = site.server.daemon.log();
+    assert_eq!(log.matches("Accepted publickey").count(), 1, "{log}");
 }
 
 #[test]

@@ -7,9 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use interop::account::uid_of;
+use interop::audit_trail::AuditTrail;
 use interop::peers::ours::{Kind, couples};
 use interop::process::Input;
 use interop::realm::{HOST, PASSWORD, REALM, Realm};
+use interop::report::skipped;
 use interop::scratch::until;
 use interop::site::finish;
 
@@ -377,6 +379,46 @@ fn a_kdc_without_the_hosts_key_lets_nobody_in() {
         assert!(
             expected || which.contains("KerberosAuthentication: keytab"),
             "{which}"
+        );
+    }
+}
+
+#[test]
+fn the_audit_trail_has_what_the_kdc_confirmed_and_pam_records_the_rest() {
+    let trail = AuditTrail::listen();
+    let Some(mut case) = case() else { return };
+    let trail = match trail {
+        Ok(trail) if fs::exists("/etc/pam.d/sshd").unwrap() => trail,
+        Ok(_) => return skipped("the audit trail of KDC passwords", &"no /etc/pam.d/sshd"),
+        Err(why) => return skipped("the audit trail of KDC passwords", &why),
+    };
+    case.guest.set_password(LOCAL).unwrap();
+    let lines =
+        "PAMServiceName sshd\nUsePAM yes\nKerberosAuthentication yes\nPasswordAuthentication yes\n";
+    let subject = format!("acct=\"{}\"", case.guest.name);
+    // Our record of the proof, and one of pam_unix.
+    for (password, is_in, has_own, has_pams) in [
+        (PASSWORD, true, true, false),
+        (LOCAL, true, false, true),
+        (WRONG, false, false, true),
+    ] {
+        let ended = log_in(&mut case, (Kind::OpenSsh, Kind::Fulmar), password, lines);
+        assert_eq!(ended.logged_in, is_in, "{ended:?}");
+        let last = if is_in {
+            "op=PAM:session_close"
+        } else {
+            "op=login"
+        };
+        let found = trail.take(&[&subject], last);
+        let has = |words: &str| {
+            let mut of_proofs = found.iter().filter(|record| record.starts_with("1100 "));
+            of_proofs.any(|record| record.contains(words))
+        };
+        assert_eq!(has("op=password_auth "), has_own, "{password} {found:?}");
+        assert_eq!(
+            has("op=PAM:authentication "),
+            has_pams,
+            "{password} {found:?}"
         );
     }
 }
