@@ -84,6 +84,7 @@ state() {
     find /etc/ssh /etc/pam.d/sshd /usr/bin/ssh* /usr/bin/scp /usr/bin/sftp /usr/sbin/sshd* /usr/lib/openssh /lib/systemd/system/ssh* \
         ! -type d -printf '%p %y %m %U %G %T@ %n %l ' \( -type f -exec md5sum {} \; -o -printf '\n' \) | sort
     dpkg-divert --list | sort
+    dpkg-statoverride --list | sort
 }
 
 in_openssh() {
@@ -99,11 +100,30 @@ in_openssh() {
     ssh $strict ada@127.0.0.1 'cat; echo still here' </tmp/session >/tmp/said &
     session=$!
     exec 3>/tmp/session
+    # What is refused changes nothing: a diversion of somebody else, and keys with which no server starts.
+    quietly dpkg -i /tmp/packages/fulmar_*.deb
+    dpkg-divert --quiet --local --rename --divert /usr/bin/scp.mine --add /usr/bin/scp
+    fails fulmar install --replace-openssh
+    grep -q 'diverted to /usr/bin/scp.mine' /tmp/output
+    dpkg-divert --quiet --local --rename --remove /usr/bin/scp
+    for keys in 'HostKey /etc/ssh/ssh_host_none_key' 'HostKey /etc/ssh/open_key'; do
+        install -m 644 /etc/ssh/ssh_host_rsa_key /etc/ssh/open_key
+        cp -p /etc/ssh/sshd_config /tmp/sshd_config
+        echo "$keys" >>/etc/ssh/sshd_config
+        fails fulmar install --replace-openssh
+        grep -q 'sshd would not start' /tmp/output
+        cp -p /tmp/sshd_config /etc/ssh/sshd_config
+        rm /etc/ssh/open_key
+    done
+    state >/tmp/after
+    cmp /tmp/before /tmp/after || { diff /tmp/before /tmp/after; exit 1; }
     same 'the server before' "$(ssh -v $strict ada@127.0.0.1 true 2>&1 | grep -c 'remote software version OpenSSH')" 1
     quietly dpkg -i /tmp/packages/fulmar_*.deb /tmp/packages/fulmar-replaces-openssh_*.deb
     grep -e '- ' /tmp/output
     same 'ssh' "$(readlink -f "$(command -v ssh)")" /usr/bin/fulmar
     same 'the diversions' "$(dpkg-divert --list | grep -c 'by fulmar-replaces-openssh')" 10
+    # OpenSSH's listener executes its name for each connection, if it is older than 9.8, and serves until it starts anew.
+    same 'the old listener' "$(ssh.openssh -v $strict ada@127.0.0.1 true 2>&1 | grep -c 'remote software version OpenSSH')" 1
     # OpenSSH's listener starts its program anew, which is ours now.
     kill -HUP "$(cat /run/sshd.pid)"
     until ssh.openssh -v $strict ada@127.0.0.1 true 2>&1 | grep -q 'remote software version Fulmar'; do sleep 0.2; done
@@ -115,6 +135,8 @@ in_openssh() {
     if ls /tmp/packages/openssh-client_*.deb >/dev/null 2>&1; then
         quietly dpkg -i /tmp/packages/openssh-client_*.deb
         same 'ssh after the upgrade' "$(readlink -f /usr/bin/ssh)" /usr/bin/fulmar
+        # The package's script gives the agent its group and mode by its name.
+        same 'the mode of fulmar' "$(stat -c %a-%G /usr/bin/fulmar)" 755-root
     fi
     quietly dpkg -r fulmar-replaces-openssh
     state >/tmp/after

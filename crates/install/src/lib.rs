@@ -195,6 +195,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
 }
 
 fn carry_out(settings: &InstallSettings) -> io::Result<()> {
+    let _lock = replace::lock(settings)?;
     if settings.revert {
         return replace::revert(settings);
     }

@@ -19,6 +19,8 @@ pub use machine::Machine;
 pub const SSHD_CONFIG: &str = "/etc/ssh/sshd_config";
 /// OpenSSH's configuration of the client, for the whole machine.
 pub const SSH_CONFIG: &str = "/etc/ssh/ssh_config";
+/// Follows the name of a program of OpenSSH whose place is taken.
+pub const ASIDE: &str = ".openssh";
 /// The PAM service of OpenSSH's server.
 const PAM_SERVICE: &str = "/etc/pam.d/sshd";
 /// OpenSSH's RequiredRSASize, and ours, bits.
@@ -103,7 +105,7 @@ fn ecdsa_host_key(
     if !is_default || !machine.has(&path) {
         return None;
     }
-    let public = |kind: &str| machine.keys_in(format!("{}.pub", host_key(kind))).pop();
+    let public = |kind: &str| machine.host_key(&host_key(kind));
     let others: Vec<_> = HOST_KEYS
         .into_iter()
         .filter(|kind| *kind != "ecdsa")
@@ -145,12 +147,7 @@ fn small_rsa_keys(
     }
     let mut whose = Vec::new();
     let named = &options.host_keys.files;
-    let is_small = |path: &&String| {
-        machine
-            .keys_in(format!("{path}.pub"))
-            .iter()
-            .any(is_small_rsa)
-    };
+    let is_small = |path: &&String| machine.host_key(path).is_some_and(|key| is_small_rsa(&key));
     whose.extend(named.iter().filter(is_small).cloned());
     let files = &options.user_keys.authorized_keys_files;
     let has_small = |home: &&PathBuf| {

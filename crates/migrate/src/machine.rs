@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use config::{Files, SystemFiles};
 use keys::{PresentedKey, PublicKey};
 use sys::file::FollowLinks;
+use zeroize::Zeroizing;
 
 /// Largest file of keys that is read, bytes.
 const MAX_KEYS_BYTES: u64 = 4 << 20;
@@ -138,6 +139,20 @@ impl Machine {
             .iter()
             .flat_map(|file| self.keys_in(place(file)))
             .collect()
+    }
+
+    /// The public half of a host key: in the file of the private key, if that is readable and not
+    /// encrypted, else in PATH.pub.
+    pub(super) fn host_key(&self, path: &str) -> Option<PublicKey> {
+        let limit = keys::private_file::MAX_FILE_BYTES;
+        let bytes = sys::file::read_bounded(self.place(path), limit, FollowLinks::Follow)
+            .map(Zeroizing::new);
+        let parsed = bytes
+            .ok()
+            .and_then(|bytes| keys::private_file::parse(&bytes, None).ok());
+        parsed
+            .map(|file| file.key.public().clone())
+            .or_else(|| self.keys_in(format!("{path}.pub")).pop())
     }
 
     /// Plain keys of a file in which a key is two words, a type and base64, anywhere in a line:

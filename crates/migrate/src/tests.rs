@@ -175,6 +175,15 @@ fn small_rsa_keys_are_found_where_users_and_hosts_have_them() {
     assert!(lines(&root.server()).contains(&"RequiredRSASize 1024"));
     root.write("etc/ssh/sshd_config", "RequiredRSASize 3072\n");
     assert!(!lines(&root.server()).contains(&"RequiredRSASize 1024"));
+
+    // A host key without its public half beside it.
+    root.write("etc/ssh/sshd_config", "");
+    let private = keys::PrivateKey::generate(keys::KeySpec::Rsa { bits: 1024 }).unwrap();
+    let text = keys::private_file::write_openssh(&private, "", None).unwrap();
+    fs::remove_file(root.0.join("etc/ssh/ssh_host_rsa_key.pub")).unwrap();
+    assert!(!lines(&root.server()).contains(&"RequiredRSASize 1024"));
+    root.write("etc/ssh/ssh_host_rsa_key", text.as_str());
+    assert!(lines(&root.server()).contains(&"RequiredRSASize 1024"));
 }
 
 #[test]

@@ -470,6 +470,15 @@ pub fn too_open_for_a_key(file: &File) -> io::Result<Option<u32>> {
     Ok((ours && mode & 0o077 != 0).then_some(mode))
 }
 
+/// Checks that this process may make files in a directory.
+///
+/// # Errors
+/// The kernel's: a directory that is not there, a file system that is read-only.
+pub fn is_writable(directory: impl AsRef<Path>) -> io::Result<()> {
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    Ok(rustix::fs::access(directory.as_ref(), access)?)
+}
+
 /// Opens a directory for `…at` calls or `fchdir`.
 ///
 /// # Errors

@@ -5,10 +5,11 @@ use std::process::Command;
 use interop::account::current_user;
 use interop::fixture;
 use interop::peers::openssh;
-use interop::peers::ours::Kind;
+use interop::peers::ours::{Kind, binary};
 use interop::process::{Input, command_line};
+use interop::report::skipped;
 use interop::scratch::Scratch;
-use interop::site::{HOST, each, finish};
+use interop::site::{HOST, Site, each, finish};
 
 /// `sshd -i` of this kind, its files in `scratch`.
 fn server(kind: Kind, scratch: &Scratch) -> Command {
@@ -57,4 +58,35 @@ fn where_nobody_logged_in_the_status_is_255() {
             assert_eq!(outcome.status, 255, "{}", outcome.summary());
         }
     });
+}
+
+/// For each connection a listener of OpenSSH before 9.8 executes its name, which is our program after
+/// `fulmar install --replace-openssh`.
+#[test]
+fn a_listener_of_openssh_whose_name_was_taken_serves_until_it_is_restarted() {
+    let Ok(sshd) = Kind::OpenSsh.sshd() else {
+        return skipped(
+            "a listener whose name is taken",
+            &"OpenSSH's sshd is not installed",
+        );
+    };
+    let scratch = Scratch::new();
+    let programs = Scratch::new();
+    let (name, aside) = (programs.join("sshd"), programs.join("sshd.openssh"));
+    std::fs::copy(sshd.get_program(), &name).expect("a copy");
+    let config = openssh::server_config(Kind::OpenSsh, &scratch);
+    let server = openssh::start_by(Command::new(&name), Kind::OpenSsh, scratch, &config);
+    let running = server.unwrap_or_else(|why| panic!("{why}"));
+    std::fs::rename(&name, &aside).expect("the other name");
+    std::os::unix::fs::symlink(binary(), &name).expect("a link");
+    let site = Site {
+        client: Kind::Fulmar,
+        running,
+    };
+    let mut command = site.ssh("");
+    command.args(["-v", HOST, "echo in"]);
+    let outcome = finish(&mut command, Input::Nothing);
+    outcome.assert_in(&site.running.daemon.log());
+    let said = outcome.stderr.text();
+    assert!(said.contains("OpenSSH_"), "{said}");
 }

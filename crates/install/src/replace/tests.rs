@@ -321,3 +321,76 @@ fn lines_that_openssh_does_not_know_are_not_written_without_diversions() {
     assert_eq!(root.state(), before);
     assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
 }
+
+#[test]
+fn two_at_once_lose_no_program() {
+    let root = Root::new();
+    fs::create_dir(root.0.join("run")).unwrap();
+    root.write("run/fulmar-install.lock", "", 0o600);
+    let before = root.state();
+    for _ in 0..5 {
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| assert_eq!(root.install(&["--replace-openssh"]), 0));
+            }
+        });
+        let kept = fs::read(root.0.join("usr/bin/ssh.openssh")).unwrap();
+        assert_eq!(kept, b"\x7fELF ssh");
+        assert_eq!(root.install(&["--remove"]), 0);
+        assert_eq!(root.state(), before);
+    }
+}
+
+#[test]
+fn a_second_spelling_of_the_prefix_and_a_second_installation_take_no_link_for_openssh() {
+    let root = Root::new();
+    let under = |prefix: &str| ["--replace-openssh", "--prefix", prefix].map(str::to_owned);
+    let replace = |prefix: &str| {
+        let words = under(prefix);
+        root.install(&words.each_ref().map(String::as_str))
+    };
+    fs::create_dir_all(root.0.join("opt/one")).unwrap();
+    symlink("one", root.0.join("opt/link")).unwrap();
+    assert_eq!(replace("/opt/one"), 0);
+    assert_eq!(replace("/opt/link"), 0);
+    let kept = || fs::read(root.0.join("usr/bin/ssh.openssh")).unwrap();
+    assert_eq!(kept(), b"\x7fELF ssh");
+    assert_eq!(replace("/opt/other"), 1);
+    assert_eq!(kept(), b"\x7fELF ssh");
+    assert_eq!(root.install(&["--revert", "--prefix", "/opt/one"]), 0);
+    let ssh = root.0.join("usr/bin/ssh");
+    assert_eq!(fs::read(ssh).unwrap(), b"\x7fELF ssh");
+}
+
+#[test]
+fn lines_without_a_place_are_told_before_a_program_is_taken() {
+    let root = Root::new();
+    let lines = "etc/ssh/sshd_config.d/zz-fulmar.conf";
+    // An administrator's own.
+    root.write(lines, "MaxAuthTries 2\n", 0o600);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+    // No directory.
+    fs::remove_dir_all(root.0.join("etc/ssh/sshd_config.d")).unwrap();
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+}
+
+/// Lines that cannot be removed: a directory has their name.
+#[test]
+fn what_cannot_be_given_back_keeps_nothing_else_but_the_server_of_its_lines() {
+    let root = Root::new();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let lines = root.0.join("etc/ssh/sshd_config.d/zz-fulmar.conf");
+    fs::remove_file(&lines).unwrap();
+    fs::create_dir(&lines).unwrap();
+    assert_eq!(root.install(&["--revert"]), 1);
+    let read = |name: &str| fs::read_link(root.0.join(name));
+    assert!(read("usr/bin/ssh").is_err() && read("usr/sbin/sshd").is_ok());
+    fs::remove_dir(&lines).unwrap();
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert!(read("usr/sbin/sshd").is_err());
+    assert_eq!(root.install(&["--revert"]), 1);
+}

@@ -16,6 +16,7 @@ mod metrics;
 mod penalties;
 mod preforked;
 mod reader;
+mod rexec;
 mod serve;
 mod sockets;
 mod startups;
@@ -55,6 +56,10 @@ const STATUS_BAD_CONFIGURATION: i32 = 255;
 /// `greet` makes the early banner that the listener sends.
 #[must_use]
 pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
+    if let Some(error) = rexec::become_openssh(&arguments) {
+        eprintln!("fulmar sshd: OpenSSH's program for a connection of its listener: {error}");
+        return STATUS_BAD_CONFIGURATION;
+    }
     match run(arguments, greet) {
         Ok(status) => status,
         Err(ListenerFailure::Usage(text)) => {

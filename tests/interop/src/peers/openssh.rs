@@ -264,7 +264,11 @@ pub(crate) fn in_mount_namespace(
     Ok(command)
 }
 
-fn start_by(
+/// Starts this program, which is a server of this kind, with exactly `config`.
+///
+/// # Errors
+/// When it does not start.
+pub fn start_by(
     command: std::process::Command,
     kind: Kind,
     scratch: Scratch,
