@@ -302,6 +302,18 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// Lets a program that this process executes have the descriptor, by the same number, or not.
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_inheritable(fd: impl AsFd, yes: bool) -> io::Result<()> {
+    let flags = match yes {
+        true => rustix::io::FdFlags::empty(),
+        false => rustix::io::FdFlags::CLOEXEC,
+    };
+    Ok(rustix::io::fcntl_setfd(fd.as_fd(), flags)?)
+}
+
 /// Duplicates `source` onto descriptor `target` (0, 1 or 2).
 ///
 /// # Errors

@@ -73,21 +73,13 @@ fn the_program_on_disk_may_be_replaced_under_a_running_server() {
     }
     let key = UserKey::new(11);
     let guest = guest_with("", &key);
-    let server = Sshd::start_with(Config::default(), |scratch, _| {
-        let copy = scratch.join("fulmar");
-        // A copy made by this process could not be run while a child that another test starts
-        // has inherited the descriptor that wrote it.
-        let copied = Command::new("cp").arg(binary()).arg(&copy).status();
-        assert!(copied.expect("cp").success());
-        Command::new(copy)
-    });
+    let server = server_of_a_copy(Config::default());
     let mut before = Cat::start(server.ssh(&guest.name, &[&key]));
     let program = server.daemon.scratch().join("fulmar");
-    let fresh = server.daemon.scratch().join("fulmar.new");
-    // Like an upgrade: another file with the same name. This one would permit no login.
-    fs::write(&fresh, "#!/bin/sh\nexit 99\n").expect("another program");
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).expect("its mode");
-    fs::rename(&fresh, &program).expect("in its place");
+    // This one would permit no login.
+    install(&server, |path| {
+        fs::write(path, "#!/bin/sh\nexit 99\n").expect("another")
+    });
     server.lets_in(&guest.name, &key);
     let outcome = server.run_with(&guest.name, &[&key], &["-tt"], "tty");
     assert!(
@@ -111,6 +103,130 @@ fn the_program_on_disk_may_be_replaced_under_a_running_server() {
             "{exe}: {facts:?}"
         );
     }
+}
+
+/// A server whose program is a copy of its own.
+fn server_of_a_copy(config: Config<'_>) -> Sshd {
+    Sshd::start_with(config, |scratch, _| {
+        let copy = scratch.join("fulmar");
+        copy_program(&copy);
+        Command::new(copy)
+    })
+}
+
+/// A copy made by this process could not be run while a child that another test starts has
+/// inherited the descriptor that wrote it.
+fn copy_program(to: &Path) {
+    let copied = Command::new("cp").arg(binary()).arg(to).status();
+    assert!(copied.expect("cp").success());
+}
+
+/// Like an upgrade: another file with the same name.
+fn install(server: &Sshd, write: impl FnOnce(&Path)) {
+    let fresh = server.daemon.scratch().join("fulmar.new");
+    write(&fresh);
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).expect("its mode");
+    fs::rename(&fresh, server.daemon.scratch().join("fulmar")).expect("in its place");
+}
+
+fn program_of(pid: u32) -> String {
+    let link = fs::read_link(format!("/proc/{pid}/exe"));
+    link.map(|path| path.display().to_string())
+        .unwrap_or_default()
+}
+
+#[test]
+fn on_sighup_the_new_program_goes_on_and_nothing_is_lost() {
+    if !possible("a program that is replaced") {
+        return;
+    }
+    let key = UserKey::new(11);
+    let guest = guest_with("", &key);
+    let server = server_of_a_copy(Config::new("MetricsFile /dev/null\nMaxStartups 100\n"));
+    let pid = server.daemon.pid();
+    let mut before = Cat::start(server.ssh(&guest.name, &[&key]));
+    let old: Vec<u32> = descendants(pid);
+    // Logins in progress: one that has only been greeted, and one that has a process.
+    let connect = || TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    let mut greeted = connect();
+    let mut begun = connect();
+    for client in [&mut greeted, &mut begun] {
+        let mut byte = [0];
+        while byte != *b"\n" {
+            client.read_exact(&mut byte).expect("the server's version");
+        }
+    }
+    begun.write_all(b"SSH-2.0-test\r\n").expect("our version");
+    for _ in 0..3 {
+        install(&server, copy_program);
+        server.hang_up();
+        let has_begun = || {
+            let program = program_of(pid);
+            program.ends_with("/fulmar") && is_listening(server.daemon.port)
+        };
+        // Connections meanwhile wait in the same sockets.
+        server.lets_in(&guest.name, &key);
+        assert!(
+            until(LIMIT, has_begun),
+            "{}: {}",
+            program_of(pid),
+            server.daemon.log()
+        );
+        server.lets_in(&guest.name, &key);
+    }
+    before.still_works();
+    for old in old {
+        assert!(program_of(old).ends_with("(deleted)") || program_of(old).ends_with("cat"));
+    }
+    greeted.write_all(b"SSH-2.0-test\r\n").expect("our version");
+    for mut client in [greeted, begun] {
+        let mut packet = [0; 64];
+        client.read_exact(&mut packet).expect("a key exchange");
+    }
+    let mut after = Cat::start(server.ssh(&guest.name, &[&key]));
+    let programs: Vec<String> = descendants(pid).into_iter().map(program_of).collect();
+    assert!(
+        programs.iter().any(|program| program.ends_with("/fulmar")),
+        "{programs:?}"
+    );
+    after.still_works();
+    drop((before, after));
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_new_program_that_does_not_accept_the_configuration_takes_no_place() {
+    if !possible("a program that is replaced") {
+        return;
+    }
+    let key = UserKey::new(12);
+    let guest = guest_with("", &key);
+    let server = server_of_a_copy(Config::default());
+    let pid = server.daemon.pid();
+    let refused = "the new one cannot take over; the old one stays";
+    let times = || server.daemon.log().matches(refused).count();
+    install(&server, |path| {
+        let copied = Command::new("cp").arg("/bin/false").arg(path).status();
+        assert!(copied.expect("cp").success());
+    });
+    server.hang_up();
+    assert!(until(LIMIT, || times() == 1), "{}", server.daemon.log());
+    server.lets_in(&guest.name, &key);
+    // A text of which the kernel knows no interpreter.
+    install(&server, |path| fs::write(path, "nothing").expect("another"));
+    server.hang_up();
+    assert!(until(LIMIT, || times() == 2), "{}", server.daemon.log());
+    server.lets_in(&guest.name, &key);
+    server.rewrite(Config::new("Nonsense yes\n"));
+    install(&server, copy_program);
+    server.hang_up();
+    assert!(until(LIMIT, || times() == 3), "{}", server.daemon.log());
+    server.lets_in(&guest.name, &key);
+    assert!(program_of(pid).ends_with("(deleted)"));
+    server.rewrite(Config::default());
+    server.hang_up();
+    assert!(until(LIMIT, || program_of(pid).ends_with("/fulmar")));
+    server.lets_in(&guest.name, &key);
 }
 
 #[test]

@@ -140,6 +140,11 @@ impl Launch {
         self.kept
     }
 
+    /// The program that all processes of connections execute.
+    pub(super) fn executable(&self) -> &SelfExe {
+        &self.kept.executable
+    }
+
     /// The pipe of the monitors' reports; `None` as long as no configuration asked for metrics.
     pub(super) fn reports(&self) -> Option<&OwnedFd> {
         self.kept.reports.as_ref().map(|(reader, _)| reader)
@@ -295,6 +300,15 @@ pub(crate) fn protect_from_oom(log: &Log) -> Option<i32> {
             None
         }
     }
+}
+
+/// Does something with the OOM score that this process had before, `None` for the one that it has.
+pub(crate) fn unprotect_from_oom<T>(before: Option<i32>, what: impl FnOnce() -> T) -> T {
+    let Some(before) = before else { return what() };
+    let own = sys::process::set_oom_score(before);
+    let done = what();
+    let _ = own.map(sys::process::set_oom_score);
+    done
 }
 
 /// Encodes the level that `-d` and `-q` force, for [`MonitorStart::log_override`].

@@ -20,6 +20,7 @@ mod rexec;
 mod serve;
 mod sockets;
 mod startups;
+mod successor;
 
 pub use args::USAGE;
 
@@ -44,6 +45,7 @@ pub use early_banner::Greet;
 use launch::{Kept, Launch, Shape};
 use serve::{Listener, NewConfiguration, Reloaded, Reloads, Stop};
 use sockets::Socket;
+use successor::{Handover, Origin, Successor};
 
 /// Path of the configuration file without `-f`.
 const DEFAULT_CONFIG: &str = "/etc/ssh/sshd_config";
@@ -112,8 +114,8 @@ struct ConfigOrigin {
 }
 
 impl ConfigOrigin {
-    fn of(args: &Args) -> Result<Self, ListenerFailure> {
-        let here = std::env::current_dir().ok();
+    /// Relative paths of the command line are in `here`.
+    fn of(args: &Args, here: Option<PathBuf>) -> Self {
         let file = args
             .config_file
             .clone()
@@ -122,7 +124,7 @@ impl ConfigOrigin {
             Some(here) => here.join(file),
             None => file,
         };
-        Ok(Self {
+        Self {
             file,
             arguments: ServerArguments {
                 options: args.overrides.clone(),
@@ -130,7 +132,7 @@ impl ConfigOrigin {
                 working_directory: here,
                 aes_hardware: crypto::arch::has_fast_aes(),
             },
-        })
+        }
     }
 
     fn load(&self) -> Result<ServerConfig, ConfigError> {
@@ -149,7 +151,8 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
         return Ok(0);
     }
     sys::io::ensure_stdio().map_err(text_of)?;
-    let source = ConfigOrigin::of(&args)?;
+    let start = ListenerStart::from_environment().map_err(text_of)?;
+    let source = ConfigOrigin::of(&args, start.directory.clone());
     let mut config = source.load()?;
     let options = config.global();
     sockets::check(&options.connection).map_err(ListenerFailure::Configuration)?;
@@ -161,15 +164,15 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
         }
         ListenerMode::Serve | ListenerMode::Inetd | ListenerMode::Version => {}
     }
-    let daemon = Daemon::from_environment();
     if let Some(path) = &args.log_file {
+        let path = &start.path(path);
         let file = sys::file::open_append(path, 0o600).map_err(|error| {
             ListenerFailure::Start(format!("Couldn't open logfile {}: {error}", path.display()))
         })?;
         sys::io::replace_stdio(&file, 2).map_err(text_of)?;
     }
     let log_to_stderr = args.log_to_stderr || args.log_file.is_some();
-    if args.mode == ListenerMode::Serve && !args.foreground && daemon.is_none() {
+    if args.mode == ListenerMode::Serve && !args.foreground && !start.is_daemon() {
         // The daemon loads everything itself and reports on a pipe when it listens.
         return daemon::start(&arguments).map_err(text_of);
     }
@@ -236,7 +239,38 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     if args.mode == ListenerMode::Inetd {
         return inetd::serve(&launch, &options, &log).map_err(text_of);
     }
-    listen(&args, &source, &config, launch, shape, daemon, &log)
+    listen(&args, &source, &config, launch, shape, start, &log)
+}
+
+/// What has started this process.
+struct ListenerStart {
+    /// The program itself, to run in the background.
+    daemon: Option<Daemon>,
+    /// The program before this one in the same process.
+    handover: Option<Handover>,
+    /// Relative paths of the command line are here.
+    directory: Option<PathBuf>,
+}
+
+impl ListenerStart {
+    fn from_environment() -> std::io::Result<Self> {
+        let handover = Handover::from_environment()?;
+        let left = handover.as_ref().map(|left| left.directory.clone());
+        Ok(Self {
+            daemon: Daemon::from_environment(),
+            directory: left.or_else(|| std::env::current_dir().ok()),
+            handover,
+        })
+    }
+
+    fn is_daemon(&self) -> bool {
+        self.daemon.is_some() || self.handover.is_some()
+    }
+
+    fn path(&self, path: &Path) -> PathBuf {
+        let directory = self.directory.as_ref();
+        directory.map_or_else(|| path.to_owned(), |directory| directory.join(path))
+    }
 }
 
 /// `-t`, `-T` and `-G`.
@@ -322,38 +356,60 @@ fn listen(
     config: &ServerConfig,
     launch: Launch,
     shape: Shape,
-    daemon: Option<Daemon>,
+    start: ListenerStart,
     log: &Log,
 ) -> Result<i32, ListenerFailure> {
     let signals =
         SignalFd::new(&[Signal::HUP, Signal::TERM, Signal::INT, Signal::CHLD]).map_err(text_of)?;
     let options = config.global();
-    let mut sockets = sockets::inherited()?;
+    let mut left = start
+        .handover
+        .map_or_else(Vec::new, |handover| handover.sockets);
+    let mut sockets = match left.iter().any(|socket| socket.inherited) {
+        true => std::mem::take(&mut left),
+        // The variables of the service manager are still there, and its descriptors may not be.
+        false if !left.is_empty() => Vec::new(),
+        false => sockets::inherited()?,
+    };
     if sockets.is_empty() {
-        sockets = sockets::open(&options.connection, &mut Vec::new(), log)?;
+        sockets = sockets::open(&options.connection, &mut left, log)?;
     }
+    drop(left);
     let mut listener =
         Listener::new(config, launch, sockets, signals, args.debug > 0, log).map_err(text_of)?;
     let pid_file = PidFile::write(&options, args, log);
+    let directory = source.arguments.working_directory.clone();
+    let origin = Origin::of_this(directory.unwrap_or_else(|| "/".into()));
     let mut reloader = Reloader {
         source,
         shape: &shape,
         args,
+        origin: origin.as_ref().ok(),
         pid_file,
         log,
     };
-    if let Some(daemon) = daemon {
+    if let Some(daemon) = start.daemon {
         daemon.ready(shape.log_to_stderr);
     }
     notify(sys::systemd::DaemonState::Ready, &status_of(&listener));
-    let stop = listener.run(&mut reloader);
+    let stop = loop {
+        match listener.run(&mut reloader) {
+            Ok(Stop::Successor(successor)) => {
+                let error =
+                    launch::unprotect_from_oom(shape.oom_score, || listener.hand_over(&successor));
+                reloader.keep(&format_args!("{}: {error}", successor.path().display()));
+                listener.begin_reload(&mut reloader).map_err(text_of)?;
+            }
+            stop => break stop,
+        }
+    };
     notify(
         sys::systemd::DaemonState::Stopping,
         "stopping; sessions continue",
     );
     drop(reloader);
     match stop.map_err(text_of)? {
-        Stop::Signal(_) | Stop::OnlyConnection => Ok(0),
+        Stop::Signal | Stop::OnlyConnection | Stop::Successor(_) => Ok(0),
     }
 }
 
@@ -381,6 +437,8 @@ struct Reloader<'a> {
     source: &'a ConfigOrigin,
     shape: &'a Shape,
     args: &'a Args,
+    /// `None` if the system does not tell where this program is.
+    origin: Option<&'a Origin>,
     pid_file: PidFile,
     log: &'a Log,
 }
@@ -442,6 +500,27 @@ impl Reloader<'_> {
 }
 
 impl Reloads for Reloader<'_> {
+    fn successor(&mut self, running: &SelfExe) -> Option<Successor> {
+        let origin = self.origin.filter(|_| self.args.debug == 0)?;
+        let found = origin.successor(running).unwrap_or_else(|error| {
+            self.log.error(&format!(
+                "the program has been replaced, and the new one cannot take over; the old one stays: {error}"
+            ));
+            None
+        });
+        if let Some(successor) = &found {
+            let path = successor.path().display();
+            self.log.info(&format!(
+                "The program has been replaced: going on as {path}."
+            ));
+            notify(
+                sys::systemd::DaemonState::Reloading,
+                "starting the new program",
+            );
+        }
+        found
+    }
+
     fn begin(&mut self) -> Option<NewConfiguration> {
         notify(
             sys::systemd::DaemonState::Reloading,

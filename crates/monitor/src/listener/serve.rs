@@ -30,6 +30,7 @@ use super::penalties::{Offence, Penalties};
 use super::preforked::PreforkedMonitors;
 use super::sockets::Socket;
 use super::startups::{StartupRules, Startups};
+use super::successor::Successor;
 use crate::log::Log;
 use accept_failures::AcceptFailures;
 use greeted::Greeted;
@@ -54,12 +55,14 @@ const FIRST_SOCKET_TOKEN: u64 = 5;
 const FIRST_CONNECTION_TOKEN: u64 = 1 << 32;
 
 /// Why the loop ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Stop {
     /// SIGTERM or SIGINT.
-    Signal(Signal),
+    Signal,
     /// The only connection of `-d` has ended.
     OnlyConnection,
+    /// SIGHUP, and another program has been installed.
+    Successor(Successor),
 }
 
 /// A connection that passed MaxStartups and the penalties.

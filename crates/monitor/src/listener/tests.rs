@@ -55,6 +55,7 @@ fn reload(
         source: &site.source,
         shape: &shape(),
         args: &Args::parse(Vec::new()).unwrap(),
+        origin: None,
         pid_file: PidFile(None),
         log,
     };

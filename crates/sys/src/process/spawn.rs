@@ -12,7 +12,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::child::{ChildPlan, ChildReport, FdMove, Ids, Image, SpawnStep, child_entry, run};
 use super::credentials::{Credentials, is_root, own_credentials};
@@ -81,6 +81,34 @@ impl SelfExe {
             flags,
             Mode::empty(),
         )?))
+    }
+
+    /// Opens the program at another path, or at the one where this one was.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// True if both are the same file.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn is_same(&self, other: &Self) -> io::Result<bool> {
+        let id = |file: &Self| -> io::Result<_> {
+            let data = rustix::fs::fstat(&file.0)?;
+            Ok((data.st_dev, data.st_ino))
+        };
+        Ok(id(self)? == id(other)?)
+    }
+
+    /// A path of the file for this process alone, whatever has its name meanwhile. Needs /proc.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 
     /// Wraps a descriptor that a parent opened and passed on.

@@ -87,6 +87,9 @@ impl Listener<'_> {
             match info.signal {
                 Signal::HUP => {
                     self.log.info("Received SIGHUP; restarting.");
+                    if let Some(successor) = reloads.successor(self.launch.executable()) {
+                        return Ok(Some(Stop::Successor(successor)));
+                    }
                     self.begin_reload(reloads)?;
                 }
                 Signal::CHLD => self.reap(),
@@ -95,7 +98,7 @@ impl Listener<'_> {
                         "Received signal {}; terminating.",
                         signal.as_raw()
                     ));
-                    return Ok(Some(Stop::Signal(signal)));
+                    return Ok(Some(Stop::Signal));
                 }
             }
         }

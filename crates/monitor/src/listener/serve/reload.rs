@@ -4,16 +4,23 @@ use std::io;
 
 use config::server::ServerConfig;
 use sys::epoll::Interest;
+use sys::process::SelfExe;
 
 use super::{Listener, TRIAL_TOKEN, spares_of};
 use crate::listener::accelerate::Trial;
 use crate::listener::hostkeys::HostKeys;
 use crate::listener::launch::Launch;
 use crate::listener::sockets::Socket;
+use crate::listener::successor::Successor;
 
 /// The two steps of a reload (SIGHUP). Between them libraries may be probed while connections are
 /// served.
 pub(crate) trait Reloads {
+    /// The program that has been installed in the place of `running`, if it can go on as this server.
+    fn successor(&mut self, _running: &SelfExe) -> Option<Successor> {
+        None
+    }
+
     /// Reads the configuration and keys again. Returns `None` if any of it is invalid, and logs the
     /// reason.
     fn begin(&mut self) -> Option<NewConfiguration>;
@@ -43,6 +50,13 @@ pub(crate) struct Reloaded {
 }
 
 impl Listener<'_> {
+    /// Lets the new program go on. Clients that have the banner of this one, and no process yet, get
+    /// theirs first. Returns if that failed: with sockets that serve no more clients than before.
+    pub(crate) fn hand_over(&mut self, successor: &Successor) -> io::Error {
+        self.serve_greeted();
+        successor.become_it(&self.sockets)
+    }
+
     /// Monotonic milliseconds after which the probe of libraries is abandoned.
     pub(super) fn trial_deadline_ms(&self) -> Option<u64> {
         let trial = self.candidate.as_ref()?.trial.as_ref()?;

@@ -1,0 +1,210 @@
+//! An upgrade in place (SIGHUP): where another program has taken the path of the one that runs, the listener becomes that
+//! one, as OpenSSH's does. It keeps its process id and its sockets; sessions, and logins in progress, keep the program that they
+//! have begun with. What the listener alone knows begins anew: penalties, the places of MaxStartups that are taken, and the
+//! metrics. A connection whose PROXY header has not come is closed.
+//!
+//! The new program first checks the configuration (`-t`). If it does not accept it, or cannot be executed, the old one goes on.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use sys::process::{ChildCommand, SelfExe};
+use sys::signals::Signal;
+
+use super::sockets::Socket;
+
+/// Environment variable for the new program: the process id, then for each socket `FD:INHERITED:RDOMAIN`, where INHERITED is
+/// 1 for a socket of the service manager and RDOMAIN may be empty.
+const SOCKETS: &str = "FULMAR_SSHD_SOCKETS";
+/// The directory in which the server was started: relative paths of its command line are there.
+const DIRECTORY: &str = "FULMAR_SSHD_DIRECTORY";
+/// Longest check of the configuration by the new program; no connection is accepted meanwhile.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
+/// Most text of a failed check that is logged, bytes.
+const MAX_SAID: usize = 4096;
+
+/// What the program before this one, in the same process, has left.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) directory: PathBuf,
+}
+
+impl Handover {
+    /// `None` if this process was started as a server, and not by [`Successor::become_it`].
+    ///
+    /// # Errors
+    /// If the variables name something else than open sockets.
+    pub(crate) fn from_environment() -> io::Result<Option<Self>> {
+        let Ok(text) = std::env::var(SOCKETS) else {
+            return Ok(None);
+        };
+        let mut words = text.split(' ');
+        // A child of such a server has the variable, too.
+        if words.next() != Some(sys::process::pid().to_string().as_str()) {
+            return Ok(None);
+        }
+        let sockets = words.map(socket_of).collect::<io::Result<Vec<_>>>()?;
+        let directory = std::env::var_os(DIRECTORY).unwrap_or_else(|| "/".into());
+        Ok(Some(Self {
+            sockets,
+            directory: directory.into(),
+        }))
+    }
+}
+
+fn socket_of(word: &str) -> io::Result<Socket> {
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, format!("{SOCKETS}: {word}"));
+    let mut fields = word.splitn(3, ':');
+    let mut field = || fields.next().ok_or_else(bad);
+    let (number, inherited, rdomain) = (field()?, field()?, field()?);
+    let fd = sys::io::inherited(number.parse().map_err(|_| bad())?)?;
+    Ok(Socket {
+        address: sys::socket::local_address(&fd)?,
+        rdomain: (!rdomain.is_empty()).then(|| rdomain.to_owned()),
+        fd,
+        inherited: inherited == "1",
+    })
+}
+
+fn word_of(socket: &Socket) -> String {
+    let rdomain = socket.rdomain.as_deref().unwrap_or_default();
+    let number = socket.fd.as_raw_fd();
+    format!("{number}:{}:{rdomain}", u8::from(socket.inherited))
+}
+
+/// Where this program was when it started, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    program: PathBuf,
+    /// All words of its command line, the name first.
+    words: Vec<OsString>,
+    directory: PathBuf,
+}
+
+impl Origin {
+    /// Of this process; to be called before the directory is changed.
+    ///
+    /// # Errors
+    /// If the system does not tell where the program is.
+    pub(crate) fn of_this(directory: PathBuf) -> io::Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            words: std::env::args_os().collect(),
+            directory,
+        })
+    }
+
+    /// The program that has taken the path, if another one has; `running` is the one that runs.
+    ///
+    /// # Errors
+    /// Why it cannot take this one's place: the words of its check, or the kernel's error.
+    pub(crate) fn successor(&self, running: &SelfExe) -> io::Result<Option<Successor>> {
+        let program = match SelfExe::at(&self.program) {
+            Ok(program) => program,
+            // It is being replaced, or was removed: the old one goes on.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if program.is_same(running)? {
+            return Ok(None);
+        }
+        self.check(&program)?;
+        Ok(Some(Successor {
+            origin: self.clone(),
+            program,
+        }))
+    }
+
+    /// Lets the new program check the configuration.
+    fn check(&self, program: &SelfExe) -> io::Result<()> {
+        let (reader, writer) = sys::io::pipe()?;
+        let mut command: ChildCommand = program.command()?;
+        command
+            .args(&self.words)
+            .arg("-t")
+            .inherit_env()
+            .current_dir(&self.directory)
+            .without_stdio()
+            .fd(writer, 2);
+        let mut child = command.spawn()?;
+        drop(command);
+        let said = read_for(&reader, CHECK_LIMIT);
+        if said.is_err() {
+            let _ = child.signal(Signal::KILL);
+        }
+        let status = child.wait()?;
+        let said = said?;
+        if status.is_success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&said);
+        Err(io::Error::other(format!("{status}: {}", said.trim_end())))
+    }
+}
+
+/// All that comes from the pipe until its end, but what is too much.
+fn read_for(pipe: &OwnedFd, limit: Duration) -> io::Result<Vec<u8>> {
+    let end = std::time::Instant::now() + limit;
+    let (mut all, mut bytes) = (Vec::new(), [0; 1024]);
+    loop {
+        let left = end.saturating_duration_since(std::time::Instant::now());
+        if !sys::io::wait_readable(pipe, Some(left))? {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "its check of the configuration takes too long",
+            ));
+        }
+        let count = sys::io::read(pipe, &mut bytes)?;
+        if count == 0 {
+            return Ok(all);
+        }
+        let taken = count.min(MAX_SAID - all.len());
+        all.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+    }
+}
+
+/// A program that has accepted the configuration and is about to take this one's place.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    origin: Origin,
+    program: SelfExe,
+}
+
+impl Successor {
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.origin.program
+    }
+
+    /// Becomes the program. Returns only if that is impossible, with everything as it was. Blocked signals stay blocked, so
+    /// that none is lost before the new program reads them.
+    pub(crate) fn become_it(&self, sockets: &[Socket]) -> io::Error {
+        let inherit = |yes: bool| -> io::Result<()> {
+            for socket in sockets {
+                sys::io::set_inheritable(&socket.fd, yes)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = inherit(true) {
+            return error;
+        }
+        let mut words = vec![sys::process::pid().to_string()];
+        words.extend(sockets.iter().map(word_of));
+        let mut command = Command::new(self.program.path());
+        if let Some((name, arguments)) = self.origin.words.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        command
+            .env(SOCKETS, words.join(" "))
+            .env(DIRECTORY, &self.origin.directory);
+        let error = command.exec();
+        let _ = inherit(false);
+        error
+    }
+}
