@@ -242,7 +242,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     listen(&args, &source, &config, launch, shape, start, &log)
 }
 
-/// What has started this process.
+/// How this process was started.
 struct ListenerStart {
     /// The program itself, to run in the background.
     daemon: Option<Daemon>,
