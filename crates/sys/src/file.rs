@@ -3,7 +3,7 @@
 //! `StrictModes`.
 
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::{File, FileType, Metadata};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -154,7 +154,8 @@ pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 
 /// Replaces the content of `path` atomically: writes a new file with `mode` in the same directory,
 /// syncs it, renames it to `path` and syncs the directory. A symbolic link is replaced, not
-/// followed; a device, pipe or socket is written to instead.
+/// followed, and refused if it leads to a device, pipe or socket; a device or pipe is written to
+/// instead.
 ///
 /// # Errors
 /// The kernel's error; then the old file is unchanged.
@@ -187,10 +188,11 @@ fn parent(path: &Path) -> &Path {
 /// they would replace or remove a regular one, because removing it would affect the whole system.
 #[must_use]
 pub fn is_special(path: impl AsRef<Path>) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|found| {
-        let kind = found.file_type();
-        !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
-    })
+    std::fs::symlink_metadata(path).is_ok_and(|found| is_special_type(found.file_type()))
+}
+
+fn is_special_type(kind: FileType) -> bool {
+    !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
 }
 
 /// True if opening a FIFO for writing failed because no process has it open for reading (`ENXIO`).
@@ -199,17 +201,41 @@ pub fn has_no_reader(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
 
-/// Writes to a file for which [`is_special`] returns true, without waiting for the reader of a
-/// pipe.
+/// Opens a device or pipe for writing, without waiting for the reader of a pipe. Returns `None` if
+/// `path` is anything else.
+///
+/// Whoever may write in the directory can put a link to another file, or that file, in the pipe's
+/// place at any time. The link is therefore not followed, and the kind of the open file counts: only
+/// such a file is written to.
 ///
 /// # Errors
 /// The kernel's error.
-fn write_special(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
-    File::options()
-        .write(true)
-        .custom_flags(NO_WAIT)
-        .open(path)?
-        .write_all(bytes)
+fn open_special(path: &Path) -> io::Result<Option<File>> {
+    use rustix::io::Errno;
+    let flags =
+        OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::LOOP | Errno::NOENT | Errno::ISDIR) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let is_special = is_special_type(file.metadata()?.file_type());
+    Ok(is_special.then_some(file))
+}
+
+/// Refuses a symbolic link that leads to a device, pipe or socket: replacing `/dev/stdout` would
+/// affect the whole system, and the link of somebody else may lead to a disk.
+fn refuse_link_to_special(path: &Path) -> io::Result<()> {
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let leads_to_special =
+        || std::fs::metadata(path).is_ok_and(|found| is_special_type(found.file_type()));
+    if is_link && leads_to_special() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a symbolic link to a device, pipe or socket",
+        ));
+    }
+    Ok(())
 }
 
 fn replace_with(
@@ -221,9 +247,12 @@ fn replace_with(
     let name = path
         .file_name()
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    if is_special(path) {
-        return write_special(path, bytes);
+    if is_special(path)
+        && let Some(mut file) = open_special(path)?
+    {
+        return file.write_all(bytes);
     }
+    refuse_link_to_special(path)?;
     let (temporary, mut file) = create_temporary(parent(path), name, mode)?;
     let done = file
         .write_all(bytes)

@@ -136,6 +136,33 @@ fn a_device_and_a_pipe_are_not_replaced() {
 }
 
 #[test]
+fn what_takes_the_place_of_a_pipe_is_not_written_to() {
+    let scratch = Scratch::new("exchanged");
+    let victim = scratch.file("victim");
+    std::fs::write(&victim, "mine").unwrap();
+    let link = scratch.file("link");
+    symlink(&victim, &link).unwrap();
+    // As if each had been a pipe when it was looked at.
+    for path in [&link, &victim, &scratch.0, &scratch.file("gone")] {
+        assert!(open_special(path).unwrap().is_none(), "{path:?}");
+    }
+    replace(&link, b"ours", 0o600).unwrap();
+    assert_eq!(std::fs::read(&link).unwrap(), b"ours");
+    assert_eq!(std::fs::read(&victim).unwrap(), b"mine");
+}
+
+#[test]
+fn a_link_to_a_device_is_neither_followed_nor_replaced() {
+    let scratch = Scratch::new("device");
+    let link = scratch.file("link");
+    symlink("/dev/null", &link).unwrap();
+    let error = replace(&link, b"x", 0o600).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
+}
+
+#[test]
 fn a_log_is_written_where_a_link_leads() {
     let scratch = Scratch::new("append");
     std::os::unix::fs::symlink("log.1", scratch.file("log")).unwrap();
