@@ -226,6 +226,17 @@ pub fn info_once(message: &str) {
     }
 }
 
+/// `WarnWeakCrypto`: says that `what` uses algorithms that only old devices need, unless `names` is
+/// empty. Only a configuration permits them.
+pub(crate) fn warn_of_old_algorithms(what: &str, names: &[&str], advice: &str) {
+    if !names.is_empty() {
+        let names = names.join(", ");
+        info_once(&format!(
+            "** WARNING: {what} is using weak algorithms of old devices: {names}.\n** {advice}"
+        ));
+    }
+}
+
 /// Writes text for the user to standard error whatever the level (notices of prompts, usage).
 pub fn tell(text: &str) {
     let text = escape::system_words(text);

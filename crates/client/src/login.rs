@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use config::client::ClientOptions;
-use config::types::Compression;
+use config::types::{Compression, WarnWeakCrypto};
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
 use proto::{
     Connection, DirectionAlgorithms, Event, Negotiated, OpeningBytes, ShortOffer, TransportConfig,
@@ -82,7 +82,7 @@ pub struct Greeted {
     offered: Offered,
     guessed: bool,
     fast_open: bool,
-    warn_weak_crypto: bool,
+    warn_weak_crypto: WarnWeakCrypto,
     /// The service that a key exchange by GSS-API proves.
     service: Option<String>,
 }
@@ -226,7 +226,7 @@ pub struct LoginOpening {
     pub syn_bytes: Option<usize>,
     /// Fingerprint of the configured algorithm lists.
     offer: String,
-    warn_weak_crypto: bool,
+    warn_weak_crypto: WarnWeakCrypto,
     gss: Option<KerberosExchanges>,
 }
 
@@ -250,7 +250,7 @@ impl LoginOpening {
             trims_stack: false,
             syn_bytes: None,
             offer,
-            warn_weak_crypto: false,
+            warn_weak_crypto: WarnWeakCrypto::No,
             gss: None,
         }
     }
@@ -370,9 +370,11 @@ impl Greeted {
             Ok(without_secrets) => {
                 let connection = self.driver.connection();
                 strategy.meet(connection.peer_version().unwrap_or_default());
-                if self.warn_weak_crypto {
-                    warn_weak_crypto(self.driver.connection());
-                    warn_old_algorithms(self.driver.connection());
+                if self.warn_weak_crypto.tells_kex() {
+                    warn_of_kex(self.driver.connection());
+                }
+                if self.warn_weak_crypto.tells_old_algorithms() {
+                    warn_of_old_algorithms(self.driver.connection());
                 }
                 Ok(Secured {
                     driver: self.driver,
@@ -489,7 +491,7 @@ fn tell_gss(service: &str) {
 }
 
 /// `WarnWeakCrypto`: traffic recorded now may be decrypted later. The text equals OpenSSH's.
-fn warn_weak_crypto(connection: &Connection) {
+fn warn_of_kex(connection: &Connection) {
     let kex = connection.negotiated().map(|negotiated| negotiated.kex);
     if kex.is_some_and(|kex| !wire::algorithms::is_post_quantum(kex)) {
         log::info_once(
@@ -500,18 +502,14 @@ fn warn_weak_crypto(connection: &Connection) {
     }
 }
 
-/// `WarnWeakCrypto`: an algorithm of old devices was agreed on, which only a configuration permits.
-fn warn_old_algorithms(connection: &Connection) {
-    let Some(negotiated) = connection.negotiated() else {
-        return;
-    };
-    let old = negotiated.old_algorithms();
-    if !old.is_empty() {
-        log::info_once(&format!(
-            "** WARNING: connection is using weak algorithms of old devices: {}.\n\
-             ** The server should be upgraded: whoever can change its traffic may read the session.",
-            old.join(", ")
-        ));
+/// `WarnWeakCrypto`: warns of the algorithms of old devices that were agreed on.
+fn warn_of_old_algorithms(connection: &Connection) {
+    if let Some(negotiated) = connection.negotiated() {
+        log::warn_of_old_algorithms(
+            "connection",
+            &negotiated.old_algorithms(),
+            "The server should be upgraded: whoever can change its traffic may read the session.",
+        );
     }
 }
 

@@ -66,6 +66,33 @@ choices! {
 }
 
 choices! {
+    /// `WarnWeakCrypto`: which weak algorithms of a connection are told.
+    WarnWeakCrypto {
+        /// All of them.
+        #[default]
+        Yes = "yes" | "true",
+        /// All but a key exchange that is not post-quantum.
+        NoPqKex = "no-pq-kex",
+        /// None.
+        No = "no" | "false",
+    }
+}
+
+impl WarnWeakCrypto {
+    /// True if a key exchange that is not post-quantum is told.
+    #[must_use]
+    pub fn tells_kex(self) -> bool {
+        self == Self::Yes
+    }
+
+    /// True if algorithms that only old devices need are told.
+    #[must_use]
+    pub fn tells_old_algorithms(self) -> bool {
+        self != Self::No
+    }
+}
+
+choices! {
     /// syslog(3) facilities.
     SyslogFacility {
         /// System daemons.

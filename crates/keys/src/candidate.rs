@@ -97,6 +97,12 @@ impl CandidateKey {
         self.key
     }
 
+    /// The algorithms of the proof that only old devices need, for warnings.
+    #[must_use]
+    pub fn old_algorithms(&self) -> Vec<&'static str> {
+        self.key.old_algorithms(self.algorithm)
+    }
+
     /// The line for ExposeAuthInfo after a login with this key by `publickey`.
     #[must_use]
     pub fn auth_info(&self) -> String {

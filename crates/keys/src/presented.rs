@@ -90,6 +90,15 @@ impl PresentedKey {
         }
     }
 
+    /// What only old devices need of a proof with this key by `algorithm`, for warnings: the algorithm
+    /// of the signature, and that of a certificate's authority.
+    #[must_use]
+    pub fn old_algorithms(&self, algorithm: SignatureAlgorithm) -> Vec<&'static str> {
+        let own = algorithm.is_sha1().then_some(algorithm.name());
+        let authority = self.certificate().and_then(Certificate::old_signature);
+        own.into_iter().chain(authority).collect()
+    }
+
     /// Verifies a signature made by this key; see [`PublicKey::verify`]. A certificate requires a
     /// certificate algorithm, a plain key a plain one.
     ///

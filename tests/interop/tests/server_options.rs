@@ -378,6 +378,160 @@ fn a_key_exchange_that_is_not_post_quantum_is_logged() {
     });
 }
 
+/// How often this text tells of algorithms that only old devices need, and whether it says that a login
+/// uses `names`.
+fn told(text: &str, names: &str) -> (usize, bool) {
+    const SAID: &str = " is using weak algorithms of old devices: ";
+    let line = text.lines().find(|line| line.contains(SAID));
+    let is_so = line.is_some_and(|line| {
+        let names = format!("{SAID}{names}");
+        line.contains("WARNING: login") && line.trim_end_matches('.').ends_with(&names)
+    });
+    (text.matches(SAID).count(), is_so)
+}
+
+#[test]
+fn old_algorithms_are_told_unless_all_warnings_are_off() {
+    each(|client, server| {
+        for (line, of_kex, of_old) in [
+            ("", 1, 1),
+            ("WarnWeakCrypto no-pq-kex\n", 0, 1),
+            ("WarnWeakCrypto no\n", 0, 0),
+        ] {
+            let of_ours = |kind: Kind| if kind == Kind::Fulmar { line } else { "" };
+            let both = "LogLevel INFO\nKexAlgorithms curve25519-sha256\nCiphers aes128-cbc\n";
+            let site = Site::new(client, server, &format!("{both}{}", of_ours(server)));
+            let extra = format!("{both}{}", of_ours(client));
+            let outcome = site.run_with(&extra, &[HOST, "echo in"], Input::Nothing);
+            assert_eq!(outcome.stdout.text(), "in\n", "{}", outcome.summary());
+            let texts = [
+                (client, outcome.stderr.text()),
+                (server, site.running.daemon.log()),
+            ];
+            for (_, text) in texts.iter().filter(|(kind, _)| *kind == Kind::Fulmar) {
+                let kex = text
+                    .matches("not using a post-quantum key exchange")
+                    .count();
+                let old = text
+                    .matches("weak algorithms of old devices: aes128-cbc")
+                    .count();
+                assert_eq!((kex, old), (of_kex, of_old), "{line}: {text}");
+            }
+        }
+    });
+}
+
+#[test]
+fn signatures_with_sha1_are_told_once_by_both_sides() {
+    const AUTHORITY: &str = "ssh-rsa of the certificate's authority";
+    let scratch = Scratch::new();
+    let authority = fixture::file("user_rsa").display().to_string();
+    let certified = scratch.write("key", fixture::text("user_ed25519"));
+    let public = scratch.write("key.pub", fixture::text("user_ed25519.pub"));
+    let (user, public) = (
+        interop::account::current_user(),
+        public.display().to_string(),
+    );
+    let mut sign = vec![
+        "-q", "-t", "ssh-rsa", "-s", &authority, "-I", "old", "-n", &user,
+    ];
+    sign.push(&public);
+    fixture::run_keygen(&sign).expect("a certificate");
+    let plain = fixture::file("user_rsa");
+    let by_authority =
+        "CASignatureAlgorithms +ssh-rsa\nPubkeyAcceptedAlgorithms *-cert-v01@openssh.com\n";
+    let cases = [
+        (
+            &plain,
+            "PubkeyAcceptedAlgorithms ssh-rsa\n",
+            "",
+            "ssh-rsa",
+            1,
+        ),
+        (&certified, by_authority, "", AUTHORITY, 1),
+        (
+            &plain,
+            "PubkeyAcceptedAlgorithms ssh-rsa\n",
+            "WarnWeakCrypto no-pq-kex\n",
+            "ssh-rsa",
+            1,
+        ),
+        (
+            &plain,
+            "PubkeyAcceptedAlgorithms ssh-rsa\n",
+            "WarnWeakCrypto no\n",
+            "",
+            0,
+        ),
+        (&plain, "PubkeyAcceptedAlgorithms rsa-sha2-256\n", "", "", 0),
+    ];
+    each(|client, server| {
+        for (key, how, told_of, names, count) in cases {
+            let of_ours = |kind: Kind| if kind == Kind::Fulmar { told_of } else { "" };
+            let lines = format!(
+                "LogLevel INFO\nPubkeyAcceptedAlgorithms +ssh-rsa\nCASignatureAlgorithms +ssh-rsa\n\
+                 TrustedUserCAKeys {authority}.pub\n{}",
+                of_ours(server)
+            );
+            let site = Site::new(client, server, &lines);
+            let outcome = site.login_with(&format!("LogLevel INFO\n{how}{}", of_ours(client)), key);
+            assert_eq!(outcome.stdout.text(), "in\n", "{}", outcome.summary());
+            let texts = [
+                (client, outcome.stderr.text()),
+                (server, site.running.daemon.log()),
+            ];
+            for (_, text) in texts.iter().filter(|(kind, _)| *kind == Kind::Fulmar) {
+                assert_eq!(
+                    told(text, names),
+                    (count, count == 1),
+                    "{how}{told_of}: {text}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_certificate_of_the_host_that_is_signed_with_sha1_is_warned_of() {
+    let scratch = Scratch::new();
+    let authority = fixture::file("host_rsa").display().to_string();
+    let key = scratch.path().join("host").display().to_string();
+    let public = format!("{key}.pub");
+    let made = fixture::run_keygen(&["-q", "-t", "ed25519", "-N", "", "-f", &key]);
+    made.expect("a key");
+    let names = "127.0.0.1";
+    let sign = [
+        "-q", "-h", "-t", "ssh-rsa", "-s", &authority, "-I", "old", "-n", names, &public,
+    ];
+    fixture::run_keygen(&sign).expect("a certificate");
+    let known = scratch.write(
+        "known_hosts",
+        format!("@cert-authority * {}", fixture::text("host_rsa.pub")),
+    );
+    let client = format!(
+        "LogLevel INFO\nHostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com\n\
+         CASignatureAlgorithms +ssh-rsa\nUserKnownHostsFile {}\n",
+        known.display()
+    );
+    each(|kind, server| {
+        if kind != Kind::Fulmar {
+            return;
+        }
+        let lines = format!("HostKey {key}\nHostCertificate {key}-cert.pub\n");
+        let site = Site::new(kind, server, &lines);
+        let said = |more: &str| {
+            let extra = format!("{client}{more}");
+            let outcome = site.run_with(&extra, &[HOST, "echo in"], Input::Nothing);
+            assert_eq!(outcome.stdout.text(), "in\n", "{}", outcome.summary());
+            outcome.stderr.text()
+        };
+        let warned = "** WARNING: connection is using weak algorithms of old devices: \
+                      ssh-rsa of the certificate's authority.\n";
+        assert!(said("").contains(warned), "{}", said(""));
+        assert!(!said("WarnWeakCrypto no\n").contains("WARNING"));
+    });
+}
+
 #[test]
 fn files_that_others_can_write_let_nobody_in() {
     each(|client, server| {

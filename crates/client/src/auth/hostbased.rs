@@ -108,6 +108,10 @@ impl Authenticator<'_> {
             .connection()
             .auth_hostbased(user, &claim, &signature);
         self.sent(sent)?;
-        self.answer().map(Some)
+        let answer = self.answer()?;
+        if answer.is_accepted() {
+            self.old_algorithms.extend(key.old_algorithms(algorithm));
+        }
+        Ok(Some(answer))
     }
 }

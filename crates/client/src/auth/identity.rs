@@ -114,6 +114,11 @@ impl Identity {
         matches!(self.source, Source::Agent { .. })
     }
 
+    /// The algorithms of a proof with this key by `algorithm` that only old devices need.
+    pub(super) fn old_algorithms(&self, algorithm: SignatureAlgorithm) -> Vec<&'static str> {
+        self.presented.old_algorithms(algorithm)
+    }
+
     fn key_type(&self) -> KeyType {
         self.presented.key().key_type()
     }

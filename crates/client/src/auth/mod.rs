@@ -25,7 +25,7 @@ use wire::names;
 use crate::children;
 use crate::error::{ClientError, Peer};
 use crate::interaction::Interaction;
-use crate::log::{debug1, debug2, debug3, error, info, verbose};
+use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::{EarlyChannel, Failure, RetryPolicy};
 use crate::text::one_line;
 use hostbased::HostKeys;
@@ -76,6 +76,19 @@ enum Answer {
     },
 }
 
+impl Answer {
+    /// True if the proof was accepted, alone or as one of several.
+    fn is_accepted(&self) -> bool {
+        match self {
+            Self::Success(_) => true,
+            Self::Failure {
+                partial_success, ..
+            } => *partial_success,
+            _ => false,
+        }
+    }
+}
+
 /// A login under way.
 pub struct Authenticator<'c> {
     driver: &'c mut Driver,
@@ -99,6 +112,8 @@ pub struct Authenticator<'c> {
     /// Fingerprint of the last key offered.
     offered: Option<String>,
     partly: bool,
+    /// The algorithms of accepted proofs that only old devices need.
+    old_algorithms: Vec<&'static str>,
     agent: Option<identity::Agent>,
     /// The methods that can continue; `None` before the first refusal.
     allowed: Option<Vec<String>>,
@@ -146,6 +161,7 @@ impl<'c> Authenticator<'c> {
             unsigned: None,
             offered: None,
             partly: false,
+            old_algorithms: Vec::new(),
             agent,
             allowed: None,
             tries: Tries::default(),
@@ -238,6 +254,14 @@ impl<'c> Authenticator<'c> {
             info!(
                 "The server accepted the login without any proof of who you are: do not give it \
                  secrets that it asks for now."
+            );
+        }
+        let told = self.options.algorithms.warn_weak_crypto;
+        if told.tells_old_algorithms() {
+            log::warn_of_old_algorithms(
+                "login",
+                &self.old_algorithms,
+                "A server that needs SHA-1 should be upgraded, and a certificate signed with it be signed again: others may be forged.",
             );
         }
         let by_key = method == names::METHOD_PUBLICKEY && !self.partly;

@@ -11,6 +11,7 @@ use crate::log::debug1;
 use crate::pipelining::{
     Caution, ChannelStart, EarlyChannel, LoginStrategy, MAX_CANDIDATES, PipelineDepth, RetryPolicy,
 };
+use keys::SignatureAlgorithm;
 use proto::Pipelining;
 
 /// What a login may send before the answers.
@@ -27,8 +28,8 @@ pub struct Early<'c> {
 /// The requests that were sent before the server's answers.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// Keys of signed requests without an answer, in the order sent.
-    pub(super) keys: VecDeque<Identity>,
+    /// Keys of signed requests without an answer, in the order sent, each with the signature's algorithm.
+    pub(super) keys: VecDeque<(Identity, SignatureAlgorithm)>,
     /// Number of signed requests sent.
     requests: usize,
     /// The channel opened after them.
@@ -76,9 +77,9 @@ impl Authenticator<'_> {
                 self.defer(identity);
                 continue;
             }
-            if self.send_signed(&mut identity)? {
+            if let Some(algorithm) = self.send_signed(&mut identity)? {
                 ends_with_known = is_known;
-                self.flight.keys.push_back(identity);
+                self.flight.keys.push_back((identity, algorithm));
                 self.flight.requests += 1;
             }
         }

@@ -44,21 +44,21 @@ impl Authenticator<'_> {
                 }
             }
         }
-        if !self.send_signed(&mut identity)? {
+        let Some(algorithm) = self.send_signed(&mut identity)? else {
             return Ok(None);
-        }
+        };
         let answer = self.answer()?;
-        self.judged(identity, &answer);
+        self.judged(identity, algorithm, &answer);
         Ok(Some(answer))
     }
 
     /// Handles the answer to the oldest pipelined request.
     fn pipelined_answer(&mut self) -> Result<Answer, ClientError> {
         let answer = self.answer()?;
-        let Some(identity) = self.flight.keys.pop_front() else {
+        let Some((identity, algorithm)) = self.flight.keys.pop_front() else {
             return Ok(answer);
         };
-        self.judged(identity, &answer);
+        self.judged(identity, algorithm, &answer);
         if matches!(answer, Answer::Success(_)) {
             self.flight.keys.clear();
         } else if self.flight.keys.is_empty() && self.flight.channel.take().is_some() {
@@ -68,16 +68,11 @@ impl Authenticator<'_> {
         Ok(answer)
     }
 
-    fn judged(&mut self, identity: Identity, answer: &Answer) {
+    fn judged(&mut self, identity: Identity, algorithm: SignatureAlgorithm, answer: &Answer) {
         self.offered = Some(identity.fingerprint());
-        let is_accepted = match answer {
-            Answer::Success(_) => true,
-            Answer::Failure {
-                partial_success, ..
-            } => *partial_success,
-            _ => false,
-        };
-        if is_accepted {
+        if answer.is_accepted() {
+            self.old_algorithms
+                .extend(identity.old_algorithms(algorithm));
             identity.add_to_agent(&self.options.user_keys);
         }
         if matches!(
@@ -114,10 +109,14 @@ impl Authenticator<'_> {
         }
     }
 
-    /// Sends the signed request; false if there is no signature, and the reason has been logged.
-    pub(super) fn send_signed(&mut self, identity: &mut Identity) -> Result<bool, ClientError> {
+    /// Sends the signed request and returns the signature's algorithm; `None` if there is no signature,
+    /// and the reason has been logged.
+    pub(super) fn send_signed(
+        &mut self,
+        identity: &mut Identity,
+    ) -> Result<Option<SignatureAlgorithm>, ClientError> {
         let Some(algorithm) = self.choose_algorithm(identity) else {
-            return Ok(false);
+            return Ok(None);
         };
         let name = algorithm.name();
         if identity.signs_alone() {
@@ -147,7 +146,7 @@ impl Authenticator<'_> {
             Ok(signature) => signature,
             Err(reason) => {
                 self.unsigned = reason.inspect(|reason| error!("{reason}"));
-                return Ok(false);
+                return Ok(None);
             }
         };
         // An agent may have waited for a person.
@@ -158,6 +157,6 @@ impl Authenticator<'_> {
             .connection()
             .auth_publickey(user, name, identity.blob(), &signature);
         self.sent(sent)?;
-        Ok(true)
+        Ok(Some(algorithm))
     }
 }

@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use config::client::{ClientOptions, StrictHostKeyChecking, YesNoAsk};
 use crypto::hash::HashAlgorithm;
 use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
-use keys::{PresentedKey, SignatureAlgorithm};
+use keys::{Certificate, PresentedKey, SignatureAlgorithm};
 
 use crate::children;
 use crate::connect;
 use crate::interaction::Interaction;
-use crate::log::{debug1, debug2, debug3, error, info, says};
+use crate::log::{self, debug1, debug2, debug3, error, info, says};
 use crate::text::one_line;
 use address::AddressCheck;
 use dns::{DnsFinding, DnsLookup};
@@ -261,6 +261,22 @@ impl HostKeyChecker {
         let lookup = |key: &PresentedKey| self.lookup(key);
         let finding = assess(&presented, &self.principal, &self.rules, lookup);
         self.conclude(&presented, finding, interaction)
+    }
+
+    /// `WarnWeakCrypto`: warns of a certificate that was accepted although its authority has signed it as
+    /// only old devices need it.
+    pub(crate) fn warn_of_old_authority(&self) {
+        if self.trust != Trust::Authority {
+            return;
+        }
+        let old = Certificate::from_blob(&self.presented)
+            .ok()
+            .and_then(|certificate| certificate.old_signature());
+        log::warn_of_old_algorithms(
+            "connection",
+            old.as_slice(),
+            "The host's certificate should be signed again with SHA-2: others may be forged.",
+        );
     }
 
     /// `VerifyHostKeyDNS`: decides if the fingerprint was found by a validated lookup and `yes` is

@@ -24,7 +24,7 @@ use crate::permit::PermitList;
 use crate::tokens::Tokens;
 use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
-    RekeyLimit, SyslogFacility, TcpKeepAlive, Variable,
+    RekeyLimit, SyslogFacility, TcpKeepAlive, Variable, WarnWeakCrypto,
 };
 use crate::value::Support::{Carried, Deprecated, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Value, Values};
@@ -41,13 +41,19 @@ const TCP_KEEP_ALIVE: Kind = Kind::Choice(&[
     ("no", TcpKeepAlive::No.choice()),
     ("false", TcpKeepAlive::No.choice()),
 ]);
-// "no-pq-kex" disables one warning, which is the only one.
+/// `ssh -G` of OpenSSH 10.6 prints `no` for `no-pq-kex`.
 const WARN_WEAK: Kind = Kind::Choice(&[
-    ("yes", Choice::flag(true, "yes")),
-    ("true", Choice::flag(true, "yes")),
-    ("no", Choice::flag(false, "no")),
-    ("false", Choice::flag(false, "no")),
-    ("no-pq-kex", Choice::flag(false, "no")),
+    ("yes", WarnWeakCrypto::Yes.choice()),
+    ("true", WarnWeakCrypto::Yes.choice()),
+    ("no", WarnWeakCrypto::No.choice()),
+    ("false", WarnWeakCrypto::No.choice()),
+    (
+        "no-pq-kex",
+        Choice {
+            word: WarnWeakCrypto::No.word(),
+            ..WarnWeakCrypto::NoPqKex.choice()
+        },
+    ),
 ]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord, UnlessNone};
@@ -145,8 +151,8 @@ keywords! {
         host_keys.update_host_keys: YesNoAsk = UpdateHostKeys [] Kind::Choice(YesNoAsk::SPELLINGS), "", Carried, Everywhere, First, Line;
         /// `EnableEscapeCommandline`: the escape `~C` opens a command line.
         session.enable_escape_commandline: bool = EnableEscapeCommandline [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        /// `WarnWeakCrypto`: warn if the key exchange is not post-quantum.
-        algorithms.warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
+        /// `WarnWeakCrypto`: the weak algorithms that are warned of.
+        algorithms.warn_weak_crypto: WarnWeakCrypto = WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
         CanonicalizeMaxDots [] COUNT, "1", Carried, Everywhere, First, Line;
         /// `ConnectionAttempts`.
         connection.connection_attempts: u32 = ConnectionAttempts [] COUNT, "1", Carried, Everywhere, First, Line;

@@ -4,7 +4,7 @@ use super::*;
 use crate::environment::MemoryFiles;
 use crate::error::{ConfigError, Severity};
 use crate::testing::FakeEnvironment;
-use crate::types::Compression;
+use crate::types::{Compression, WarnWeakCrypto};
 
 #[path = "expansion_tests.rs"]
 mod expansion;
@@ -628,17 +628,16 @@ fn methods_that_are_not_carried_out_are_passed_over_and_named_with_v() {
 
 #[test]
 fn weak_cryptography_is_warned_of_unless_that_is_turned_off() {
-    for (text, warns) in [
-        ("", true),
-        ("WarnWeakCrypto TRUE\n", true),
-        ("WarnWeakCrypto no\n", false),
-        ("WarnWeakCrypto no-pq-kex\n", false),
+    for (text, warns, shown) in [
+        ("", WarnWeakCrypto::Yes, "yes"),
+        ("WarnWeakCrypto TRUE\n", WarnWeakCrypto::Yes, "yes"),
+        ("WarnWeakCrypto no\n", WarnWeakCrypto::No, "no"),
+        ("WarnWeakCrypto no-pq-kex\n", WarnWeakCrypto::NoPqKex, "no"),
     ] {
-        assert_eq!(
-            resolve(text, "h").algorithms.warn_weak_crypto,
-            warns,
-            "{text}"
-        );
+        let options = resolve(text, "h");
+        assert_eq!(options.algorithms.warn_weak_crypto, warns, "{text}");
+        let line = format!("\nwarnweakcrypto {shown}\n");
+        assert!(options.dump().contains(&line), "{text}");
     }
     assert!(refusal("WarnWeakCrypto maybe\n").contains("unsupported option"));
     assert!(refusal("WarnWeakCrypto no yes\n").contains("extra arguments"));

@@ -15,7 +15,7 @@ use crate::server::options::{
 };
 use crate::types::{
     AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
-    Subsystem, SyslogFacility, TcpKeepAlive, Variable,
+    Subsystem, SyslogFacility, TcpKeepAlive, Variable, WarnWeakCrypto,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope};
@@ -24,14 +24,6 @@ const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
-/// "no-pq-kex" disables the only warning. The values are those that OpenSSH 10.6 prints.
-const WARN_WEAK: Kind = Kind::Choice(&[
-    ("yes", Choice::flag(true, "true")),
-    ("true", Choice::flag(true, "true")),
-    ("no", Choice::flag(false, "false")),
-    ("false", Choice::flag(false, "false")),
-    ("no-pq-kex", Choice::flag(false, "false")),
-]);
 const LOG_FORMAT: Kind = Kind::Choice(&[
     ("text", Choice::flag(false, "text")),
     ("json", Choice::flag(true, "json")),
@@ -264,8 +256,8 @@ keywords! {
         /// `PerSourcePenaltyExemptList`.
         limits.per_source_penalty_exempt_list: ExemptList = PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
-        /// `WarnWeakCrypto`: log a key exchange that is not post-quantum.
-        algorithms.warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "true", Carried, Global, First, Never;
+        /// `WarnWeakCrypto`: the weak algorithms that are logged.
+        algorithms.warn_weak_crypto: WarnWeakCrypto = WarnWeakCrypto [] Kind::Choice(WarnWeakCrypto::SPELLINGS), "yes", Carried, Global, First, Never;
         /// `AgentSocketPath`.
         forwarding.agent_socket_path: AgentSocketPath = AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Carried, Everywhere, First, Never;
         /// `AgentSocketLink`: a link beside the user's sockets leads to the newest forwarded agent.

@@ -3,7 +3,7 @@ use crate::address::ExemptList;
 use crate::environment::MemoryFiles;
 use crate::error::ConfigError;
 use crate::permit::PortKind;
-use crate::types::{Compression, TcpKeepAlive};
+use crate::types::{Compression, TcpKeepAlive, WarnWeakCrypto};
 use crate::value::Support;
 
 #[path = "codec_tests.rs"]
@@ -164,11 +164,11 @@ fn first_value_wins_and_match_outweighs_global() {
 #[test]
 fn weak_algorithms_are_logged_unless_told_otherwise() {
     for (text, wanted) in [
-        ("", true),
-        ("WarnWeakCrypto yes\n", true),
-        ("WarnWeakCrypto TRUE\n", true),
-        ("WarnWeakCrypto no\n", false),
-        ("WarnWeakCrypto no-pq-kex\n", false),
+        ("", WarnWeakCrypto::Yes),
+        ("WarnWeakCrypto yes\n", WarnWeakCrypto::Yes),
+        ("WarnWeakCrypto TRUE\n", WarnWeakCrypto::Yes),
+        ("WarnWeakCrypto no\n", WarnWeakCrypto::No),
+        ("WarnWeakCrypto no-pq-kex\n", WarnWeakCrypto::NoPqKex),
     ] {
         assert_eq!(
             load(text).global().algorithms.warn_weak_crypto,

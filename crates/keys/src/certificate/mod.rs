@@ -242,6 +242,13 @@ impl Certificate {
     pub fn signature_algorithm(&self) -> SignatureAlgorithm {
         self.signature_algorithm
     }
+
+    /// The authority's signature for warnings, if it is one that only old devices need.
+    #[must_use]
+    pub fn old_signature(&self) -> Option<&'static str> {
+        let is_old = self.signature_algorithm.is_sha1();
+        is_old.then_some("ssh-rsa of the certificate's authority")
+    }
 }
 
 impl fmt::Debug for Certificate {

@@ -21,6 +21,8 @@ pub(crate) struct Proof {
     pub(crate) grants: Option<KeyOptions>,
     /// The line for ExposeAuthInfo.
     pub(crate) info: Option<String>,
+    /// The algorithms that only old devices need.
+    pub(crate) old_algorithms: Vec<&'static str>,
     /// True if a KDC has confirmed a password, whose age in the shadow file says nothing then.
     pub(crate) is_by_kdc: bool,
 }
@@ -95,6 +97,7 @@ pub(crate) fn admit(
         .succeed(method, proof.submethod, proof.key.as_deref());
     if !matches!(progress, ChainProgress::NotAsked) {
         user.auth_info.extend(proof.info);
+        user.old_algorithms.extend(proof.old_algorithms);
         user.by_password |=
             matches!(method, ChainMethod::Password | ChainMethod::None) && !proof.is_by_kdc;
     }

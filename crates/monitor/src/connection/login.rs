@@ -329,6 +329,7 @@ impl<'l> AuthService<'_, '_, 'l> {
                 }
                 self.attempts.count(label.method, AttemptOutcome::Accepted);
                 self.log_attempt("Accepted", label, true);
+                self.warn_of_old_algorithms();
                 self.audit(label, true);
                 Ok(Some(proof))
             }
@@ -439,6 +440,22 @@ impl<'l> AuthService<'_, '_, 'l> {
         if let Some(user) = &self.user {
             let (level, line, mark) = attempt_line(user, verdict, label, authenticated);
             self.log.marked(level, &line, mark);
+        }
+    }
+
+    /// `WarnWeakCrypto`: logs, once for a login, which algorithms of its proofs only old devices need. The
+    /// auth process logs those of the connection.
+    fn warn_of_old_algorithms(&self) {
+        let warned = self.user.as_ref().filter(|user| {
+            let told = user.options.algorithms.warn_weak_crypto;
+            told.tells_old_algorithms() && !user.old_algorithms.is_empty()
+        });
+        if let Some(user) = warned {
+            let (address, port) = (&user.peer.address, user.peer.port);
+            self.log.info(&format!(
+                "WARNING: login from {address} port {port} is using weak algorithms of old devices: {}",
+                user.old_algorithms.join(", ")
+            ));
         }
     }
 }

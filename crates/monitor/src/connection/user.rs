@@ -136,6 +136,8 @@ pub(crate) struct LoginUser {
     pub(crate) grants: Option<KeyOptions>,
     /// Lines for ExposeAuthInfo.
     pub(crate) auth_info: Vec<String>,
+    /// The algorithms of all proofs that only old devices need.
+    pub(crate) old_algorithms: Vec<&'static str>,
     pub(crate) pam: Option<PamLogin>,
     /// Credentials that the client has delegated or a password has got, for the session.
     pub(crate) delegated: Option<Delegated>,
@@ -213,6 +215,7 @@ impl LoginUser {
             tries: Tries::default(),
             grants: None,
             auth_info: Vec::new(),
+            old_algorithms: Vec::new(),
             pam: None,
             delegated: None,
             denied: false,

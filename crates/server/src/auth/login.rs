@@ -4,6 +4,7 @@
 //! minimum time. This process never decides itself, so that all failures look the same (RFC 4252
 //! §5.1).
 
+use config::types::WarnWeakCrypto;
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
     GssapiErrorToken, GssapiKeyex, GssapiMic, GssapiReady, GssapiStart, GssapiToken,
@@ -32,8 +33,8 @@ pub(super) struct LoginState<'a> {
     rpc: &'a Rpc,
     log: Logger<'a>,
     start: &'a AuthStart,
-    /// The peer's address if `WarnWeakCrypto` is on and the first exchange was not checked yet.
-    weak_from: Option<String>,
+    /// The peer's address and what is logged of it, until the first exchange was checked.
+    weak_from: Option<(String, WarnWeakCrypto)>,
     /// Blob of the host key that signed the first exchange.
     host_key: Option<Vec<u8>>,
     /// The user name of this connection, which must not change.
@@ -47,13 +48,13 @@ impl<'a> LoginState<'a> {
         rpc: &'a Rpc,
         log: Logger<'a>,
         start: &'a AuthStart,
-        weak_from: Option<String>,
+        weak_from: (String, WarnWeakCrypto),
     ) -> Self {
         Self {
             rpc,
             log,
             start,
-            weak_from,
+            weak_from: Some(weak_from),
             host_key: None,
             user: None,
             is_named: false,
@@ -119,16 +120,16 @@ impl<'a> LoginState<'a> {
     /// Logs, once and in OpenSSH's wording, a key exchange that is not post-quantum, and algorithms
     /// of old devices.
     fn warn_of_weak(&mut self, kex: &str, old: &[&str]) {
-        let Some(peer) = self.weak_from.take() else {
+        let Some((peer, told)) = self.weak_from.take() else {
             return;
         };
-        if !wire::algorithms::is_post_quantum(kex) {
+        if told.tells_kex() && !wire::algorithms::is_post_quantum(kex) {
             self.log.info(&format!(
                 "WARNING: connection from {peer} is not using a post-quantum key exchange \
                  algorithm: \"{kex}\""
             ));
         }
-        if !old.is_empty() {
+        if told.tells_old_algorithms() && !old.is_empty() {
             self.log.info(&format!(
                 "WARNING: connection from {peer} is using weak algorithms of old devices: {}",
                 old.join(", ")

@@ -90,7 +90,7 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
         connection.remote_address, connection.remote_port
     );
     let grace_seconds = connection.login_grace_seconds;
-    let warned = begun.warns_of_weak.then(|| peer.clone());
+    let warned = (peer.clone(), begun.warns_of_weak);
     let mut login = LoginState::new(rpc, log, start, warned);
     let failed = |end| AuthFailed {
         end,

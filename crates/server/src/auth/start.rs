@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use config::server::ServerOptions;
+use config::types::WarnWeakCrypto;
 use privsep::{AuthConnection, AuthStart, Message, roles};
 use proto::{ServerHostKey, TransportConfig};
 use sys::process::Credentials;
@@ -40,7 +41,7 @@ pub(super) struct AuthProcessStart {
     network: Option<OwnedFd>,
     pub(super) auth: AuthStart,
     transport: TransportConfig,
-    warns_of_weak: bool,
+    warns_of_weak: WarnWeakCrypto,
 }
 
 /// A connection to serve.
@@ -48,8 +49,7 @@ pub(super) struct Begun {
     pub(super) network: OwnedFd,
     pub(super) connection: AuthConnection,
     pub(super) transport: TransportConfig,
-    /// `WarnWeakCrypto`.
-    pub(super) warns_of_weak: bool,
+    pub(super) warns_of_weak: WarnWeakCrypto,
     pub(super) host_keys: Vec<ServerHostKey>,
 }
 
@@ -135,9 +135,8 @@ impl AuthProcessStart {
     }
 }
 
-/// Decodes the transport's configuration, and whether weak algorithms are logged
-/// (`WarnWeakCrypto`).
-fn transport_of(options: &[u8]) -> Result<(TransportConfig, bool), StartError> {
+/// Decodes the transport's configuration, and which weak algorithms are logged.
+fn transport_of(options: &[u8]) -> Result<(TransportConfig, WarnWeakCrypto), StartError> {
     let mut options = ServerOptions::decode_to_read(options).map_err(|e| failed("options")(&e))?;
     Ok((
         transport::config(&mut options),

@@ -156,6 +156,7 @@ impl AuthService<'_, '_, '_> {
             Ok(()) => Some(Proof {
                 key: Some(candidate.key().key().blob()),
                 info: Some(candidate.auth_info()),
+                old_algorithms: candidate.old_algorithms(),
                 grants: Some(grants),
                 ..Proof::default()
             }),
@@ -222,6 +223,7 @@ impl AuthService<'_, '_, '_> {
             Ok(()) => Some(Proof {
                 key: Some(candidate.key().key().blob()),
                 info: Some(candidate.auth_info_of(names::METHOD_HOSTBASED)),
+                old_algorithms: candidate.old_algorithms(),
                 ..Proof::default()
             }),
             Err(error) => {
