@@ -312,6 +312,28 @@ fn the_recorder_is_out_of_the_users_reach_and_the_session_ends_with_it() {
 }
 
 #[test]
+fn a_new_size_that_cannot_be_recorded_ends_the_session() {
+    let Some((key, guest, _recordings, server)) = recorded("sizes of terminals", 101, "sizes")
+    else {
+        return;
+    };
+    let mut command = server.ssh(&guest.name, &[&key]);
+    // No output ends it.
+    command.args(["-tt", "127.0.0.1", "echo here; exec sleep 600"]);
+    let mut terminal = Terminal::new(&command, 80, 24);
+    terminal.expect("here");
+    let mut all = server.processes().into_iter();
+    let recorder = all.find(|facts| facts.command_line.starts_with("fulmar sshd-recorder"));
+    let pid = i32::try_from(recorder.expect("the recorder").pid).expect("a pid");
+    let handle = sys::process::PidFd::open(pid).expect("it");
+    handle.signal(Signal::KILL).expect("a signal to it");
+    terminal.resize(100, 30);
+    assert_eq!(terminal.end(), 255, "{}", terminal.screen());
+    server.logs("the recording of the terminal has ended");
+    server.leaves_nothing_behind();
+}
+
+#[test]
 fn without_a_place_for_the_recording_there_is_no_terminal() {
     let Some((key, guest, recordings, server)) =
         recorded("terminals that cannot be recorded", 96, "place")

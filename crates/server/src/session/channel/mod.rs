@@ -36,6 +36,7 @@ use super::stdio::{self, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
 use super::x11::X11Display;
+use crate::recorder::RecordingEnded;
 use start::NextStart;
 use wire::permissions::Permission;
 
@@ -184,17 +185,12 @@ impl SessionChannel {
                 rows,
                 width_px,
                 height_px,
-            } => {
-                let size = Size {
-                    columns,
-                    rows,
-                    width_px,
-                    height_px,
-                };
-                self.terminal
-                    .as_ref()
-                    .is_some_and(|terminal| terminal.resize(size).is_ok())
-            }
+            } => self.resize(Size {
+                columns,
+                rows,
+                width_px,
+                height_px,
+            })?,
             Request::Signal { name } => self.signal(&name, context),
             // RFC 4335. Linux accepts a break on a pseudo-terminal and ignores it.
             Request::Break { .. } => self.terminal.is_some(),
@@ -238,6 +234,20 @@ impl SessionChannel {
                 .error(&format!("cannot allocate a terminal: {error}")),
         }
         self.terminal.is_some()
+    }
+
+    /// Sets the terminal's size; false if there is no terminal, or the kernel refuses.
+    ///
+    /// # Errors
+    /// [`RecordingEnded`].
+    fn resize(&self, size: Size) -> io::Result<bool> {
+        let Some(terminal) = &self.terminal else {
+            return Ok(false);
+        };
+        match terminal.resize(size) {
+            Err(error) if RecordingEnded::is_cause_of(&error) => Err(error),
+            resized => Ok(resized.is_ok()),
+        }
     }
 
     fn signal(&self, name: &str, context: &Context<'_>) -> bool {
