@@ -126,8 +126,8 @@ impl Connector {
     pub(crate) fn flag(&mut self, flag: &'static str, value: &OsStr) -> Result<bool, String> {
         match flag {
             "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
-            // Sizes and numbers of requests follow the connection here.
-            "2" | "X" => {}
+            "2" => {}
+            "X" => crate::units::check_sftp_option(&value.to_string_lossy())?,
             "4" | "6" | "A" | "C" => self.flags.push(SshFlag::plain(flag)),
             "F" | "J" | "c" | "i" | "o" => self.pass(flag, value.to_owned()),
             "D" => self.direct = Some(value.to_owned()),
@@ -313,6 +313,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn options_of_sftp_are_checked() {
+        let taken = Connector::default().flag("X", OsStr::new("nothing"));
+        assert_eq!(taken, Err("Invalid -X option".to_owned()));
+    }
+
+    #[test]
     fn a_request_says_what_the_command_line_of_another_ssh_says() {
         let mut connector = Connector::default();
         for (flag, value) in [
@@ -326,6 +332,7 @@ mod tests {
             ("c", "aes128-ctr"),
             ("i", "key"),
             ("o", "Port=24"),
+            ("X", "nrequests=64"),
         ] {
             assert_eq!(connector.flag(flag, OsStr::new(value)), Ok(true), "{flag}");
         }

@@ -65,9 +65,78 @@ pub(crate) fn kilobits(text: &str) -> Result<u64, String> {
     Ok(kilobits * 1024 / 8)
 }
 
+/// The largest value of an option of `-X`, in requests or bytes.
+const MAX_SFTP_OPTION: u64 = 256 * 1024;
+
+/// Checks an option of `-X`, `nrequests=` or `buffer=`, as OpenSSH's programs do. The value has no effect:
+/// sizes and numbers of requests follow the connection here.
+///
+/// # Errors
+/// OpenSSH's message.
+pub(crate) fn check_sftp_option(text: &str) -> Result<(), String> {
+    if let Some(size) = text.strip_prefix("buffer=") {
+        let bytes = config::units::parse_bytes(size.trim_start());
+        return match bytes.is_some_and(|bytes| (1..=MAX_SFTP_OPTION).contains(&bytes)) {
+            true => Ok(()),
+            false => Err(format!("Invalid buffer size \"{size}\": Invalid argument")),
+        };
+    }
+    let Some(number) = text.strip_prefix("nrequests=") else {
+        return Err("Invalid -X option".to_owned());
+    };
+    let why = match number.trim_start().parse::<i64>() {
+        Ok(..=0) => "too small",
+        Ok(count) if count.unsigned_abs() > MAX_SFTP_OPTION => "too large",
+        Ok(_) => return Ok(()),
+        Err(_) => "invalid",
+    };
+    Err(format!("Invalid number of requests \"{number}\": {why}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_sftp_have_the_names_and_values_of_openssh() {
+        for good in [
+            "nrequests=1",
+            "nrequests=+5",
+            "nrequests= 262144",
+            "buffer=1",
+            "buffer=1.5k",
+            "buffer=256K",
+        ] {
+            assert_eq!(check_sftp_option(good), Ok(()), "{good}");
+        }
+        for (bad, said) in [
+            ("nrequests=0", "Invalid number of requests \"0\": too small"),
+            (
+                "nrequests=-1",
+                "Invalid number of requests \"-1\": too small",
+            ),
+            (
+                "nrequests=262145",
+                "Invalid number of requests \"262145\": too large",
+            ),
+            ("nrequests=x", "Invalid number of requests \"x\": invalid"),
+            ("nrequests=", "Invalid number of requests \"\": invalid"),
+            ("buffer=0", "Invalid buffer size \"0\": Invalid argument"),
+            (
+                "buffer=257K",
+                "Invalid buffer size \"257K\": Invalid argument",
+            ),
+            (
+                "buffer=32KB",
+                "Invalid buffer size \"32KB\": Invalid argument",
+            ),
+            ("buffer=", "Invalid buffer size \"\": Invalid argument"),
+            ("Buffer=1", "Invalid -X option"),
+            ("", "Invalid -X option"),
+        ] {
+            assert_eq!(check_sftp_option(bad), Err(said.to_owned()), "{bad}");
+        }
+    }
 
     #[test]
     fn amounts_are_short() {
