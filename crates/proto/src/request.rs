@@ -5,6 +5,13 @@ use alloc::vec::Vec;
 
 use wire::{DecodeError, Put, Reader, names};
 
+/// Longest `TERM` of a terminal that is asked for: no terminal's name is nearly as long.
+const MAX_TERM_BYTES: usize = 4096;
+/// Longest encoded terminal modes, 819 of them. RFC 4254 §8 has fewer than 256.
+const MAX_MODES_BYTES: usize = 4096;
+/// Longest name of a signal (RFC 4254 §6.9).
+const MAX_SIGNAL_NAME_BYTES: usize = 64;
+
 /// A request on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
@@ -100,7 +107,7 @@ pub enum Request {
     Eow,
     /// Fulmar's `reset@fulmar.invalid`: the connection that the channel carries was reset.
     Reset,
-    /// An unknown request.
+    /// An unknown request, or one with a field that is too long.
     Unknown {
         /// Request name.
         name: String,
@@ -198,21 +205,32 @@ impl Request {
         out
     }
 
-    /// Decodes a request.
+    /// Decodes a request. One with a field that is longer than any program takes is [`Request::Unknown`],
+    /// so that it is refused and the connection goes on.
     ///
     /// # Errors
     /// [`DecodeError`] if a field of a known request is missing or malformed.
     pub fn decode(name: &[u8], fields: &[u8]) -> Result<Self, DecodeError> {
+        match Self::decode_known(name, fields) {
+            Err(DecodeError::TooLong { .. }) => Ok(Self::Unknown {
+                name: String::from_utf8_lossy(name).into_owned(),
+                fields: fields.to_vec(),
+            }),
+            decoded => decoded,
+        }
+    }
+
+    fn decode_known(name: &[u8], fields: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(fields);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let request = match core::str::from_utf8(name).unwrap_or_default() {
             names::REQUEST_PTY => Self::Pty {
-                term: reader.string_max(256)?.to_vec(),
+                term: reader.string_max(MAX_TERM_BYTES)?.to_vec(),
                 columns: reader.u32()?,
                 rows: reader.u32()?,
                 width_px: reader.u32()?,
                 height_px: reader.u32()?,
-                modes: reader.string_max(4096)?.to_vec(),
+                modes: reader.string_max(MAX_MODES_BYTES)?.to_vec(),
             },
             names::REQUEST_ENV => Self::Env {
                 name: reader.string()?.to_vec(),
@@ -240,14 +258,14 @@ impl Request {
                 height_px: reader.u32()?,
             },
             names::REQUEST_SIGNAL => Self::Signal {
-                name: text(reader.string_max(64)?),
+                name: text(reader.string_max(MAX_SIGNAL_NAME_BYTES)?),
             },
             names::REQUEST_BREAK => Self::Break { ms: reader.u32()? },
             names::REQUEST_EXIT_STATUS => Self::ExitStatus {
                 status: reader.u32()?,
             },
             names::REQUEST_EXIT_SIGNAL => Self::ExitSignal {
-                name: text(reader.string_max(64)?),
+                name: text(reader.string_max(MAX_SIGNAL_NAME_BYTES)?),
                 core_dumped: reader.bool()?,
                 message: text(reader.string()?),
                 language: text(reader.string()?),
@@ -261,5 +279,42 @@ impl Request {
         };
         reader.finish()?;
         Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::borrow::ToOwned;
+
+    use super::*;
+
+    fn pty(term: usize, modes: usize) -> Request {
+        Request::Pty {
+            term: alloc::vec![b'x'; term],
+            columns: 80,
+            rows: 24,
+            width_px: 0,
+            height_px: 0,
+            modes: alloc::vec![0; modes],
+        }
+    }
+
+    #[test]
+    fn a_request_with_a_field_that_is_too_long_is_unknown_and_no_error() {
+        let signal = |bytes: usize| Request::Signal {
+            name: "X".repeat(bytes),
+        };
+        for good in [pty(300, 0), pty(4096, 4096), signal(64)] {
+            let decoded = Request::decode(good.name().as_bytes(), &good.encode_fields());
+            assert_eq!(decoded, Ok(good));
+        }
+        for long in [pty(4097, 0), pty(0, 4097), signal(65)] {
+            let (name, fields) = (long.name().to_owned(), long.encode_fields());
+            let decoded = Request::decode(name.as_bytes(), &fields);
+            assert_eq!(decoded, Ok(Request::Unknown { name, fields }));
+        }
+        let cut = pty(5, 5).encode_fields();
+        let cut = Request::decode(b"pty-req", &cut[..cut.len() - 1]);
+        assert_eq!(cut, Err(DecodeError::Truncated));
     }
 }

@@ -45,6 +45,27 @@ fn size_and_type_of_the_terminal_arrive_and_changes_too() {
 }
 
 #[test]
+fn a_long_type_of_terminal_does_not_end_the_connection() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let run = |bytes: usize| {
+            let mut command = site.ssh("");
+            command.env("TERM", "x".repeat(bytes));
+            command.args(["-t", HOST, "echo is ${#TERM}; exit 3"]);
+            let mut terminal = Terminal::new(&command, 80, 24);
+            (terminal.end(), terminal.screen())
+        };
+        let (status, screen) = run(300);
+        assert_eq!(status, 3, "{screen}");
+        assert!(screen.contains("is 300"), "{screen}");
+        // Our server refuses a terminal of such a type; OpenSSH's client then ends.
+        let (status, screen) = run(5000);
+        assert!(!screen.contains("malformed message"), "{screen}");
+        assert!(status == 3 || client == Kind::OpenSsh, "{screen}");
+    });
+}
+
+#[test]
 fn keys_for_signals_reach_the_command_and_not_the_client() {
     each(|client, server| {
         let site = Site::new(client, server, "");
