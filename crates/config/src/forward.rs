@@ -75,7 +75,7 @@ pub enum ForwardKind {
 pub const UDP_PREFIX: &str = "udp/";
 
 /// Longest path of a Unix socket, bytes.
-const MAX_PATH_BYTES: usize = 107;
+pub(crate) const MAX_PATH_BYTES: usize = 107;
 /// Longest host name, bytes (`NI_MAXHOST` less the NUL).
 const MAX_HOST_BYTES: usize = 1024;
 

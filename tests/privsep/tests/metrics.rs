@@ -211,6 +211,39 @@ fn the_parsers_of_prometheus_read_both_texts() {
 }
 
 #[test]
+fn the_test_of_a_configuration_names_places_without_metrics() {
+    if !possible("places of metrics") {
+        return;
+    }
+    let folder = Scratch::new();
+    let server = Sshd::start(Config::new(""));
+    let tested = |line: &str| {
+        server.rewrite(Config::new(line));
+        let outcome = server.test_configuration();
+        (outcome.status, outcome.stderr.text())
+    };
+    let folder_path = folder.path().display();
+    let (file, gone) = (folder.join("sshd.prom"), folder.join("gone/sshd.prom"));
+    for (path, said) in [
+        (folder.path(), ": is a directory\n"),
+        (&gone, "/gone: No such file or directory\n"),
+        (&file, ""),
+    ] {
+        let (status, text) = tested(&format!("MetricsFile {}", path.display()));
+        let line = text.lines().find(|line| line.contains("MetricsFile"));
+        let ends = line.map(|line| format!("{line}\n").ends_with(said));
+        assert_eq!(
+            (status, ends),
+            (0, (!said.is_empty()).then_some(true)),
+            "{text}"
+        );
+    }
+    let (status, text) = tested(&format!("MetricsListen {folder_path}/{}", "x".repeat(108)));
+    assert_eq!(status, 255, "{text}");
+    assert!(text.contains("a path of more than 107 bytes"), "{text}");
+}
+
+#[test]
 fn those_who_ask_oddly_hold_nobody_up() {
     if !possible("odd requests for metrics") {
         return;

@@ -2,7 +2,7 @@
 
 use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
 use crate::address::{ExemptList, ListenEntry};
-use crate::forward::UDP_PREFIX;
+use crate::forward::{MAX_PATH_BYTES, UDP_PREFIX};
 use crate::penalties::{self, MaxStartups};
 use crate::server::options::{AgentSocketPath, PermitTunnel, PubkeyAuthOptions, UserEnvironment};
 use crate::types::{AgentPlace, Subsystem};
@@ -148,7 +148,7 @@ pub(crate) fn proxy_protocol_from(words: &[String]) -> Form {
     networks(words, "proxyprotocolfrom")
 }
 
-/// `MetricsListen`: an absolute path, or a loopback address with a port.
+/// `MetricsListen`: an absolute path that fits into an address, or a loopback address with a port.
 pub(crate) fn metrics_listen(words: &[String]) -> Form {
     let word = only(words)?;
     if word.eq_ignore_ascii_case("none") {
@@ -157,6 +157,11 @@ pub(crate) fn metrics_listen(words: &[String]) -> Form {
     let is_loopback = word
         .parse()
         .is_ok_and(|at: std::net::SocketAddr| at.ip().is_loopback() && at.port() != 0);
+    if word.starts_with('/') && word.len() > MAX_PATH_BYTES {
+        return Err(format!(
+            "MetricsListen {word}: a path of more than {MAX_PATH_BYTES} bytes"
+        ));
+    }
     if word.starts_with('/') || is_loopback {
         return one(word);
     }

@@ -295,14 +295,7 @@ fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Lis
         );
     }
     if args.mode == ListenerMode::Test {
-        // Whoever is recorded gets no terminal there; others are served, so that the test succeeds.
-        for directory in config.recording_directories() {
-            if let Err(why) = recording::checked_directory(Path::new(&directory)) {
-                log.error(&format!(
-                    "RecordTerminals: {why}: recorded users will get no terminal"
-                ));
-            }
-        }
+        tell_unusable_places(config, &log);
     }
     if args.mode == ListenerMode::Test && is_openssh_s(args) {
         let machine = migrate::Machine::at(Path::new("/"));
@@ -326,6 +319,21 @@ fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Lis
         print!("{}", options.dump());
     }
     Ok(0)
+}
+
+/// `-t`: logs which directories and files cannot be used. The test succeeds, since logins are served
+/// without them.
+fn tell_unusable_places(config: &ServerConfig, log: &Log) {
+    for directory in config.recording_directories() {
+        if let Err(why) = recording::checked_directory(Path::new(&directory)) {
+            log.error(&format!(
+                "RecordTerminals: {why}: recorded users will get no terminal"
+            ));
+        }
+    }
+    if let Some(fault) = metrics::fault_of_file(&config.global().logging) {
+        log.error(&fault);
+    }
 }
 
 /// True if the configuration is OpenSSH's, written for its defaults.

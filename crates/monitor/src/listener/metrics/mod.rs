@@ -263,6 +263,23 @@ impl Drop for MetricsFile {
     }
 }
 
+/// Why the file of MetricsFile cannot be written, as far as it can be seen beforehand.
+pub(super) fn fault_of_file(logging: &LoggingOptions) -> Option<String> {
+    let path = logging.metrics_file.as_deref()?;
+    let is_directory = |path: &Path| std::fs::metadata(path).map(|found| found.is_dir());
+    if is_directory(Path::new(path)).is_ok_and(|is| is) {
+        return Some(format!("MetricsFile {path}: is a directory"));
+    }
+    let parent = Path::new(path).parent();
+    let parent = parent.filter(|found| !found.as_os_str().is_empty())?;
+    let shown = parent.display();
+    match is_directory(parent) {
+        Ok(true) => None,
+        Ok(false) => Some(format!("MetricsFile {path}: {shown} is not a directory")),
+        Err(error) => Some(format!("MetricsFile {path}: {shown}: {error}")),
+    }
+}
+
 /// The file to which metrics are written, from now on.
 pub(super) fn file_of(
     logging: &LoggingOptions,
