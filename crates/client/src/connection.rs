@@ -212,7 +212,7 @@ impl OneConnection<'_> {
         };
         let secured = greeted.secure(strategy, checker, prompter, &mut on_version)?;
         let told = self.options.algorithms.warn_weak_crypto;
-        if told.tells_old_algorithms() {
+        if told.warns_of_old_algorithms() {
             checker.warn_of_old_authority();
         }
         Ok((Box::new(secured), keys))

@@ -370,10 +370,10 @@ impl Greeted {
             Ok(without_secrets) => {
                 let connection = self.driver.connection();
                 strategy.meet(connection.peer_version().unwrap_or_default());
-                if self.warn_weak_crypto.tells_kex() {
+                if self.warn_weak_crypto.warns_of_kex() {
                     warn_of_kex(self.driver.connection());
                 }
-                if self.warn_weak_crypto.tells_old_algorithms() {
+                if self.warn_weak_crypto.warns_of_old_algorithms() {
                     warn_of_old_algorithms(self.driver.connection());
                 }
                 Ok(Secured {

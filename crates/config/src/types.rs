@@ -66,7 +66,7 @@ choices! {
 }
 
 choices! {
-    /// `WarnWeakCrypto`: which weak algorithms of a connection are told.
+    /// `WarnWeakCrypto`: of which weak algorithms client and server warn.
     WarnWeakCrypto {
         /// All of them.
         #[default]
@@ -79,15 +79,15 @@ choices! {
 }
 
 impl WarnWeakCrypto {
-    /// True if a key exchange that is not post-quantum is told.
+    /// True if they warn of a key exchange that is not post-quantum.
     #[must_use]
-    pub fn tells_kex(self) -> bool {
+    pub fn warns_of_kex(self) -> bool {
         self == Self::Yes
     }
 
-    /// True if algorithms that only old devices need are told.
+    /// True if they warn of algorithms that only old devices need.
     #[must_use]
-    pub fn tells_old_algorithms(self) -> bool {
+    pub fn warns_of_old_algorithms(self) -> bool {
         self != Self::No
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 
 /// A temporary directory for one test.
 struct Scratch(PathBuf);

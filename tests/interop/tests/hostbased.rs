@@ -178,6 +178,7 @@ fn lines_of(log: &str, guest: &str) -> Vec<String> {
         "Authentication refused",
         "public key",
         "WARNING: revoked",
+        "WARNING: login",
     ];
     log.lines()
         .map(|line| line.trim_end().replace(guest, "GUEST"))
@@ -267,6 +268,25 @@ fn each_algorithm_of_a_key_signs() {
         ended.lines.iter().any(|line| line.starts_with(expected)),
         "{ended:?}"
     );
+}
+
+#[test]
+fn both_sides_warn_of_a_signature_with_sha1() {
+    let Some(case) = Case::new() else { return };
+    let case = Case {
+        server_options: "HostbasedAcceptedAlgorithms +ssh-rsa\n".to_owned(),
+        ..case
+    };
+    let options = ["-oHostbasedAcceptedAlgorithms=ssh-rsa", "-oLogLevel=INFO"];
+    for (client, server) in couples() {
+        let ended = case.run(client, server, Kind::Fulmar, &options);
+        let which = format!("{client:?} {server:?}: {ended:?}");
+        assert!(ended.logged_in, "{which}");
+        let said = "is using weak algorithms of old devices: ssh-rsa";
+        let warns = |kind, text: &str| kind != Kind::Fulmar || text.matches(said).count() == 1;
+        assert!(warns(client, &ended.said), "{which}");
+        assert!(warns(server, &ended.lines.join("\n")), "{which}");
+    }
 }
 
 #[test]

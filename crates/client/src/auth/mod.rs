@@ -257,7 +257,7 @@ impl<'c> Authenticator<'c> {
             );
         }
         let told = self.options.algorithms.warn_weak_crypto;
-        if told.tells_old_algorithms() {
+        if told.warns_of_old_algorithms() {
             log::warn_of_old_algorithms(
                 "login",
                 &self.old_algorithms,

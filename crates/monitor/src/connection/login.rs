@@ -448,7 +448,7 @@ impl<'l> AuthService<'_, '_, 'l> {
     fn warn_of_old_algorithms(&self) {
         let warned = self.user.as_ref().filter(|user| {
             let told = user.options.algorithms.warn_weak_crypto;
-            told.tells_old_algorithms() && !user.old_algorithms.is_empty()
+            told.warns_of_old_algorithms() && !user.old_algorithms.is_empty()
         });
         if let Some(user) = warned {
             let (address, port) = (&user.peer.address, user.peer.port);

@@ -123,13 +123,13 @@ impl<'a> LoginState<'a> {
         let Some((peer, told)) = self.weak_from.take() else {
             return;
         };
-        if told.tells_kex() && !wire::algorithms::is_post_quantum(kex) {
+        if told.warns_of_kex() && !wire::algorithms::is_post_quantum(kex) {
             self.log.info(&format!(
                 "WARNING: connection from {peer} is not using a post-quantum key exchange \
                  algorithm: \"{kex}\""
             ));
         }
-        if told.tells_old_algorithms() && !old.is_empty() {
+        if told.warns_of_old_algorithms() && !old.is_empty() {
             self.log.info(&format!(
                 "WARNING: connection from {peer} is using weak algorithms of old devices: {}",
                 old.join(", ")
