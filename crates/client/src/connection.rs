@@ -15,6 +15,7 @@ use crate::auth::identity::Keys;
 use crate::auth::{Early, LoggedIn};
 use crate::children;
 use crate::connect::proxy::ProxyErrors;
+use crate::distrust;
 use crate::error::{ClientError, Peer};
 use crate::flags::Flags;
 use crate::forward::SessionForwards;
@@ -38,6 +39,7 @@ use crate::{connect, local, report};
 type Link = (OwnedFd, Option<OwnedFd>);
 
 /// One attempt to connect and to carry out the plan.
+#[derive(Clone, Copy)]
 pub(crate) struct OneConnection<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) options: &'a ClientOptions,
@@ -160,7 +162,29 @@ impl OneConnection<'_> {
         prompter: &mut dyn Interaction,
     ) -> Result<i32, Failure> {
         let local_end = local.as_deref_mut();
-        let (mut secured, keys) = self.secure(link, peer, known, local_end, prompter)?;
+        let (secured, keys) = self.secure(link, peer, known, local_end, prompter)?;
+        if !secured.without_secrets {
+            return self.serve_user(secured, keys, known, local, prompter);
+        }
+        let (options, plan) = distrust::restrict(self.options, self.plan)?;
+        let restricted = OneConnection {
+            options: &options,
+            plan: &plan,
+            ..*self
+        };
+        restricted.serve_user(secured, keys, known, local, prompter)
+    }
+
+    /// Logs in and serves the session.
+    #[inline(never)]
+    fn serve_user(
+        &self,
+        mut secured: Box<Secured>,
+        keys: Keys,
+        known: &mut Known,
+        mut local: Option<&mut AnyLocalEnd>,
+        prompter: &mut dyn Interaction,
+    ) -> Result<i32, Failure> {
         let local_end = local.as_deref_mut();
         let logged_in = self.log_in(&mut secured, keys, &mut known.records, local_end, prompter)?;
         connect::set_quality(
@@ -194,7 +218,7 @@ impl OneConnection<'_> {
     ) -> Result<(Box<Secured>, Keys), Failure> {
         let Known { checker, records } = known;
         let strategy = &mut records.strategy;
-        let mut opening = LoginOpening::from_options(self.options, &peer, checker);
+        let mut opening = LoginOpening::from_options(self.options, &peer, checker)?;
         opening.alone_in_process = self.is_alone;
         opening.trims_stack = !self.is_alone;
         opening.transport.saves_memory = !self.is_alone;

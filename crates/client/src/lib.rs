@@ -13,6 +13,7 @@ pub mod auth;
 pub mod children;
 pub mod connect;
 mod connection;
+mod distrust;
 pub mod embedded;
 pub mod error;
 pub mod flags;

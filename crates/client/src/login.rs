@@ -19,7 +19,7 @@ use crate::auth::identity::Keys;
 use crate::auth::{Authenticator, TOKEN_DEADLINE};
 use crate::connect::{self, Link};
 use crate::error::{ClientError, Peer};
-use crate::host_key::{HostKeyChecker, HostKeyJudge, HostKeyOffer, Verdict};
+use crate::host_key::{self, HostKeyChecker, HostKeyJudge, HostKeyOffer, Verdict};
 use crate::interaction::Interaction;
 use crate::kerberos::{self, KerberosExchanges};
 use crate::log::{self, debug1, debug2};
@@ -257,15 +257,21 @@ impl LoginOpening {
 
     /// The settings that the options ask for; `checker` orders the host key algorithms. With GSSAPIKeyExchange it may
     /// wait for a KDC.
-    #[must_use]
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if `KnownHostsCommand` fails.
     pub fn from_options(
         options: &ClientOptions,
         peer: &Peer,
         checker: &mut HostKeyChecker,
-    ) -> Self {
+    ) -> Result<Self, ClientError> {
         checker.set_address(peer.address);
         let threads = CryptoThreads::from_option(options.limits.crypto_threads);
-        let mut opening = Self::new(transport_config(options), checker.offer(), threads);
+        let offer = checker.offer();
+        if checker.has_command_failed() {
+            return Err(ClientError::Refused(host_key::COMMAND_FAILED.to_owned()));
+        }
+        let mut opening = Self::new(transport_config(options), offer, threads);
         opening.timeout_ms = options
             .connection
             .connect_timeout_s
@@ -279,7 +285,7 @@ impl LoginOpening {
             let names = KerberosExchanges::names(options);
             opening.transport.kex.splice(..0, names);
         }
-        opening
+        Ok(opening)
     }
 
     /// Sends the first flight over `link` without waiting for the server: version line and KEXINIT

@@ -104,6 +104,8 @@ pub struct Plan {
     pub command_line: bool,
     /// True if that command line may run local commands.
     pub local_commands: bool,
+    /// True if the host's key has changed and was let through: nothing is forwarded.
+    pub is_distrusted: bool,
     /// Interval between the send times of typed input, milliseconds, give or take a tenth; `None`
     /// sends at once.
     pub obscure_keystrokes_ms: Option<u32>,
@@ -126,6 +128,7 @@ impl Plan {
             escape: None,
             command_line: false,
             local_commands: false,
+            is_distrusted: false,
             obscure_keystrokes_ms: None,
         }
     }
@@ -194,6 +197,7 @@ impl Plan {
             escape,
             command_line: escape.is_some() && session.enable_escape_commandline,
             local_commands: session.permit_local_command,
+            is_distrusted: false,
             obscure_keystrokes_ms: session.obscure_keystrokes_ms,
         })
     }

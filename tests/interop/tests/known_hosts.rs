@@ -142,6 +142,54 @@ fn a_changed_key_without_checking_gets_no_password() {
             !scratch.join("askpass.asked").exists(),
             "a password was asked for"
         );
+        // Nor are this machine's networks open to it.
+        let extra =
+            format!("{PLAIN}StrictHostKeyChecking no\nRemoteForward 127.0.0.1:0 127.0.0.1:9\n");
+        let outcome = login(&site, &extra);
+        outcome.assert_in("a session");
+        let said = outcome.stderr.text();
+        let refusal = "Port forwarding is disabled to avoid man-in-the-middle attacks.";
+        assert!(
+            said.contains(refusal) && !said.contains("Allocated port"),
+            "{said}"
+        );
+        let outcome = login(&site, &format!("{extra}ExitOnForwardFailure yes\n"));
+        assert_out(&outcome, "a forwarding that must not fail");
+    });
+}
+
+#[test]
+fn the_name_without_the_port_counts_if_the_port_has_no_key() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let key = fixture::text("host_ed25519.pub");
+        let other = fixture::text("user_ed25519.pub");
+        let plain = format!("127.0.0.1 {key}");
+        know(&site, &plain);
+        for checking in ["yes", "accept-new"] {
+            let extra = format!("{PLAIN}StrictHostKeyChecking {checking}\n");
+            login(&site, &extra).assert_in(checking);
+            assert_eq!(known(&site), plain, "{checking}");
+        }
+        know(
+            &site,
+            &format!("@cert-authority 127.0.0.1 {}", fixture::text("host_ca.pub")),
+        );
+        login(&site, "").assert_in("an authority");
+        // That of another server of the machine; this one is new.
+        know(&site, &format!("127.0.0.1 {other}"));
+        let said = assert_out(&login(&site, PLAIN), "another key");
+        assert!(!said.contains("HAS CHANGED"), "{said}");
+    });
+}
+
+#[test]
+fn a_failing_known_hosts_command_ends_the_login() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        login(&site, "KnownHostsCommand /bin/true\n").assert_in("no further keys");
+        let said = assert_out(&login(&site, "KnownHostsCommand /bin/false\n"), "a failure");
+        assert!(said.contains("KnownHostsCommand failed"), "{said}");
     });
 }
 

@@ -66,11 +66,13 @@ impl HostKeyChecker {
             return Verdict::Accept;
         };
         match status {
-            HostKeyStatus::Changed { known: other } => {
+            HostKeyStatus::Changed { known: other }
+            | HostKeyStatus::OtherTypes { known: other } => {
                 self.address_differs(key, known, (&name, &other), interaction)
             }
             HostKeyStatus::Revoked { at } => {
-                interaction.tell(&dialog::revoked(self, key, &at));
+                let label = key.key_type().label();
+                interaction.tell(&dialog::revoked(self, label, &at));
                 Verdict::Refuse
             }
             status if is_new(&status) => {
@@ -159,7 +161,8 @@ impl HostKeyChecker {
             return;
         };
         let (what, offending) = match &status {
-            HostKeyStatus::Changed { known: other } => {
+            HostKeyStatus::Changed { known: other }
+            | HostKeyStatus::OtherTypes { known: other } => {
                 let same = |one: &KnownKey| known.iter().any(|known| known.blob == one.blob);
                 if other.iter().any(same) {
                     return;
@@ -192,8 +195,5 @@ impl HostKeyChecker {
 }
 
 fn is_new(status: &HostKeyStatus) -> bool {
-    matches!(
-        status,
-        HostKeyStatus::Unknown | HostKeyStatus::OtherTypes { .. }
-    )
+    matches!(status, HostKeyStatus::Unknown)
 }

@@ -41,20 +41,18 @@ pub(super) fn other_names(checker: &HostKeyChecker, key: &PublicKey) -> Vec<Stri
 pub(super) fn confirm(
     checker: &HostKeyChecker,
     key: &PublicKey,
-    other_types: &[KnownKey],
     other_names: &[String],
     interaction: &mut dyn Interaction,
 ) -> bool {
     let fingerprint = checker.fingerprint_of(key);
     let mut text = format!(
-        "The authenticity of host '{}' cannot be established yet: its key is new here.\n\
-         {} key fingerprint is {fingerprint}.\n",
+        "The authenticity of host '{}' can't be established.\n\
+         {} key fingerprint is: {fingerprint}\n",
         checker.place(),
         key.key_type().label()
     );
     if checker.visual {
-        text.push_str(&checker.picture(key));
-        text.push('\n');
+        text.push_str(&checker.picture(key, key.key_type().label()));
     }
     if checker.dns.is_some() {
         text.push_str(match checker.dns_matches {
@@ -62,21 +60,18 @@ pub(super) fn confirm(
             false => "No matching host key fingerprint found in DNS.\n",
         });
     }
-    if !other_types.is_empty() {
-        text.push_str("Keys of other types are known for this host:\n");
-        for known in other_types.iter().take(MAX_NAMES) {
-            text.push_str(&format!("    {}\n", describe(known)));
-        }
-    }
     if other_names.is_empty() {
-        text.push_str("This key is not known by any other name.\n");
+        text.push_str("This key is not known by any other names.\n");
     } else {
-        text.push_str("This key is known under other names:\n");
+        text.push_str("This host key is known by the following other names/addresses:\n");
         for name in other_names.iter().take(MAX_NAMES) {
             text.push_str(&format!("    {name}\n"));
         }
         if other_names.len() > MAX_NAMES {
-            text.push_str(&format!("    and {} more\n", other_names.len() - MAX_NAMES));
+            text.push_str(&format!(
+                "    ({} additional names omitted)\n",
+                other_names.len() - MAX_NAMES
+            ));
         }
     }
     interaction.tell(&text);
@@ -92,82 +87,53 @@ pub(super) fn confirm(
         if answer.eq_ignore_ascii_case("yes") || answer == fingerprint {
             return true;
         }
-        prompt = "Type 'yes', 'no' or the fingerprint: ";
+        prompt = "Please type 'yes', 'no' or the fingerprint: ";
     }
     false
 }
 
 const RULE: &str = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n";
 
-/// The warning about a host key that differs from the recorded one.
+/// The warning about a host key that differs from the recorded one, `known`; nothing is recorded where the DNS
+/// has another fingerprint.
 pub(super) fn changed(checker: &HostKeyChecker, key: &PublicKey, known: &[KnownKey]) -> String {
     let label = key.key_type().label();
-    let mut text = String::from(RULE);
-    text.push_str("@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n");
-    text.push_str(RULE);
-    text.push_str(&format!(
-        "The {label} key that {} shows now is not the one on record.\n\
+    let mut text = format!(
+        "{RULE}@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n{RULE}\
+         IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!\n\
          Either someone is between you and the server and could read all that you type\n\
-         (a man-in-the-middle attack), or the server was set up anew with another key.\n\
-         Ask its administrator before you go on.\n\
-         It shows now:\n    {}\n",
-        checker.place(),
+         (a man-in-the-middle attack), or the server has got another key: ask its administrator.\n\
+         The fingerprint for the {label} key sent by the remote host is\n{}.\n",
         checker.fingerprint_of(key)
+    );
+    let Some(offending) = known.last() else {
+        return text;
+    };
+    let at = &offending.location;
+    let own = checker.files.user_paths.first().unwrap_or(&at.path);
+    text.push_str(&format!(
+        "Add correct host key in {} to get rid of this message.\n",
+        own.display()
     ));
-    text.push_str("On record:\n");
-    for entry in known.iter().take(MAX_NAMES) {
-        text.push_str(&format!("    {}\n", describe(entry)));
-    }
-    if let Some(first) = known.first() {
-        text.push_str(&format!(
-            "If the change is right, forget the old key:\n  ssh-keygen -f '{}' -R '{}'\n",
-            first.location.path.display(),
-            one_line(&checker.name)
-        ));
-    }
+    text.push_str(&format!(
+        "Offending {} key in {}:{}\n  remove with:\n  ssh-keygen -f '{}' -R '{}'\n",
+        offending.label(),
+        at.path.display(),
+        at.line,
+        at.path.display(),
+        one_line(&checker.name)
+    ));
     text
 }
 
-/// The warning about a host key whose fingerprint the DNS does not have, though it has others.
-pub(super) fn differs_from_dns(checker: &HostKeyChecker, key: &PublicKey) -> String {
-    format!(
-        "{RULE}@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n{RULE}\
-         The {} key that {} shows ({}) is none of those in the DNS.\n\
-         Either someone is between you and the server, or its records are out of date.\n",
-        key.key_type().label(),
-        checker.place(),
-        checker.fingerprint_of(key)
-    )
-}
-
-/// The text after that warning if the configuration lets the key pass.
-pub(super) fn changed_but_let_through() -> String {
-    "StrictHostKeyChecking is off, so the connection goes on, but passwords and \
-     keyboard-interactive\nanswers are not sent to a host that may be another.\n"
-        .to_owned()
-}
-
-/// The warning about a revoked key.
-pub(super) fn revoked(checker: &HostKeyChecker, key: &PublicKey, at: &Location) -> String {
+/// The warning about a revoked key, or one whose authority is revoked. `label` is that of the key's type.
+pub(super) fn revoked(checker: &HostKeyChecker, label: &str, at: &Location) -> String {
     format!(
         "{RULE}@       WARNING: REVOKED HOST KEY DETECTED!               @\n{RULE}\
-         The {} key of {} ({}), or the authority that vouches for it,\n\
-         is marked as revoked in {}:{}.\n\
-         It may be in the hands of someone who can pass for the server.\n",
-        key.key_type().label(),
-        checker.place(),
-        checker.fingerprint_of(key),
+         The {label} host key for {} is marked as revoked.\n\
+         It may be in the hands of someone who can pass for the server. The line is {}:{}.\n",
+        one_line(&checker.name),
         at.path.display(),
         at.line
-    )
-}
-
-fn describe(known: &KnownKey) -> String {
-    format!(
-        "{}:{}: {} {}",
-        known.location.path.display(),
-        known.location.line,
-        one_line(&known.key_type),
-        known.fingerprint()
     )
 }

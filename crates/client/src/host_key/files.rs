@@ -11,6 +11,7 @@ use keys::PresentedKey;
 use keys::known_hosts::KnownHosts;
 
 use crate::children;
+use crate::connect::plain_reason;
 use crate::log::{debug1, debug3};
 
 /// Most output of a known-hosts command, bytes.
@@ -53,9 +54,29 @@ pub(super) fn is_revoked(path: &Path, presented: &PresentedKey) -> Result<bool, 
     Ok(list.is_revoked(presented))
 }
 
+/// Why a known-hosts command gave nothing.
+#[derive(Debug)]
+pub(super) enum CommandError {
+    /// There is no such program. The login goes on without it, as with OpenSSH.
+    NotRun(String),
+    /// It failed, so that what it would have printed is not known.
+    Failed(String),
+}
+
 /// Runs the known-hosts command without a shell: splits it into words, then expands the tokens of
 /// each.
-pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, String> {
+pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, CommandError> {
+    let words = words_of(template, tokens).map_err(CommandError::NotRun)?;
+    let program = words.first().map(String::as_str).unwrap_or_default();
+    if let Err(reason) = fs::metadata(program) {
+        let reason = plain_reason(&reason);
+        return Err(CommandError::NotRun(format!("\"{program}\": {reason}")));
+    }
+    output_of(&words)
+        .map_err(|reason| CommandError::Failed(format!("{} {reason}", words.join(" "))))
+}
+
+fn words_of(template: &str, tokens: &Tokens) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     for word in split_words(template)? {
         words.push(
@@ -64,13 +85,19 @@ pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, St
                 .map_err(|error| error.to_string())?,
         );
     }
-    let Some(program) = words.first().filter(|program| program.starts_with('/')) else {
-        return Err("the command must be an absolute path".into());
-    };
+    match words.first() {
+        Some(program) if program.starts_with('/') => Ok(words),
+        _ => Err("path is not absolute".into()),
+    }
+}
+
+/// Runs the command of these words; what it prints.
+fn output_of(words: &[String]) -> Result<Vec<u8>, String> {
+    let program = words.first().map(String::as_str).unwrap_or_default();
     let (output, theirs) = sys::io::pipe().map_err(|error| error.to_string())?;
     let mut command = sys::process::ChildCommand::new(program);
     command
-        .args(&words)
+        .args(words)
         .inherit_env()
         .fd(theirs, 1)
         .fd_shared(sys::io::stderr(), 2);
@@ -81,7 +108,7 @@ pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, St
     drop(output);
     let status = child.wait().map_err(|error| error.to_string())?;
     if !status.is_success() {
-        return Err(format!("{program} ended with {status}"));
+        return Err(format!("failed, {status}"));
     }
     text
 }

@@ -15,6 +15,7 @@ pub mod update;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -30,9 +31,13 @@ use crate::log::{self, debug1, debug2, debug3, error, info, says};
 use crate::text::one_line;
 use address::AddressCheck;
 use dns::{DnsFinding, DnsLookup};
+use files::CommandError;
 
 pub use assess::{Finding, HostKeyOffer, HostKeyRules, assess, prefer_known};
 pub(crate) use files::named as known_hosts_files;
+
+/// What the user reads if `KnownHostsCommand` fails.
+pub(crate) const COMMAND_FAILED: &str = "KnownHostsCommand failed";
 
 /// The decision about a host key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,15 +90,35 @@ struct KnownFiles {
     global: Vec<KnownHosts>,
 }
 
+/// Further names of a host.
+#[derive(Debug)]
+struct HostNames {
+    /// As typed, for messages.
+    typed: String,
+    /// The name that a certificate must have among its principals.
+    principal: String,
+    /// The name without its port, which is looked up where the one with the port has no record.
+    without_port: Option<String>,
+    port: u16,
+}
+
+/// `KnownHostsCommand`, which runs for each lookup.
+#[derive(Debug)]
+struct HostsCommand {
+    template: String,
+    tokens: config::tokens::Tokens,
+    /// True if it ran and failed: it may have keys, or revoke some, that nobody knows now.
+    has_failed: Cell<bool>,
+}
+
 /// Checks the host keys of one host.
 #[derive(Debug)]
 pub struct HostKeyChecker {
     /// The name in known_hosts: the alias, or `[host]:port`.
     name: String,
-    /// The name that a certificate must have among its principals.
-    principal: String,
-    /// For messages: the host as typed, and its address.
-    host: String,
+    host: HostNames,
+    /// True if the host is recorded without its port only.
+    is_known_without_port: Cell<bool>,
     address: Option<SocketAddr>,
     strict: StrictHostKeyChecking,
     batch_mode: bool,
@@ -109,8 +134,7 @@ pub struct HostKeyChecker {
     /// `CheckHostIP`.
     address_check: AddressCheck,
     files: KnownFiles,
-    /// `KnownHostsCommand` and its tokens; it runs for each lookup.
-    command: Option<(String, config::tokens::Tokens)>,
+    command: Option<HostsCommand>,
     rules: HostKeyRules,
     order_is_the_users: bool,
     trust: Trust,
@@ -129,9 +153,15 @@ impl HostKeyChecker {
         let user_paths = files::named(&options.host_keys.user_known_hosts_files);
         let global_paths = files::named(&options.host_keys.global_known_hosts_files);
         Self {
+            host: HostNames {
+                typed: options.host_argument.clone(),
+                principal: alias.unwrap_or(&options.hostname).to_ascii_lowercase(),
+                without_port: (alias.is_none() && options.port != known_hosts::DEFAULT_PORT)
+                    .then(|| options.hostname.to_ascii_lowercase()),
+                port: options.port,
+            },
+            is_known_without_port: Cell::new(false),
             name,
-            principal: alias.unwrap_or(&options.hostname).to_ascii_lowercase(),
-            host: options.host_argument.clone(),
             address: None,
             strict: options.host_keys.strict_host_key_checking,
             batch_mode: options.authentication.batch_mode,
@@ -163,7 +193,11 @@ impl HostKeyChecker {
                 .host_keys
                 .known_hosts_command
                 .clone()
-                .map(|template| (template, options.tokens.clone())),
+                .map(|template| HostsCommand {
+                    template,
+                    tokens: options.tokens.clone(),
+                    has_failed: Cell::new(false),
+                }),
             order_is_the_users: options.algorithms.host_key_algorithms_set,
             rules: HostKeyRules {
                 host_key_algorithms: options.algorithms.host_key_algorithms.clone(),
@@ -208,7 +242,7 @@ impl HostKeyChecker {
         let mut known = known_hosts::known_types(&self.files.user, &self.name);
         let others = [
             known_hosts::known_types(&self.files.global, &self.name),
-            known_hosts::known_types(&self.command_output("ORDER", None), &self.name),
+            known_hosts::known_types(&self.command_output("ORDER", &self.name, None), &self.name),
         ];
         for other in others {
             known.authority |= other.authority;
@@ -245,9 +279,6 @@ impl HostKeyChecker {
             presented.blob_name(),
             self.fingerprint_of(presented.key())
         );
-        if self.visual && says(escape::LogLevel::Info) {
-            interaction.tell(&format!("{}\n", self.picture(presented.key())));
-        }
         if self.skip_for_loopback && self.address.is_some_and(|at| at.ip().is_loopback()) {
             debug1!("NoHostAuthenticationForLocalhost: the host key is not checked");
             return Verdict::Accept;
@@ -259,7 +290,7 @@ impl HostKeyChecker {
             return verdict;
         }
         let lookup = |key: &PresentedKey| self.lookup(key);
-        let finding = assess(&presented, &self.principal, &self.rules, lookup);
+        let finding = assess(&presented, &self.host.principal, &self.rules, lookup);
         self.conclude(&presented, finding, interaction)
     }
 
@@ -294,7 +325,7 @@ impl HostKeyChecker {
             }
             DnsFinding::Matches { .. } => self.dns_matches = true,
             DnsFinding::Differs => {
-                interaction.tell(&dialog::differs_from_dns(self, key));
+                interaction.tell(&dialog::changed(self, key, &[]));
                 error!(
                     "Update the SSHFP RR in DNS with the new host key to get rid of this message."
                 );
@@ -304,11 +335,39 @@ impl HostKeyChecker {
         None
     }
 
-    /// Looks the key up in all files, the user's first, and in the output of the command.
+    /// True if `KnownHostsCommand` has failed, after which no key is accepted.
+    #[must_use]
+    pub fn has_command_failed(&self) -> bool {
+        let command = self.command.as_ref();
+        command.is_some_and(|command| command.has_failed.get())
+    }
+
+    /// Looks the key up under the host's name. A name with a port that has no record at all falls back to the
+    /// name without one, whose lines can only vouch for the key or revoke it: another key there is that of
+    /// another server on the same machine.
     fn lookup(&self, key: &PresentedKey) -> HostKeyStatus {
-        let printed = self.command_output("HOSTNAME", Some(key));
+        let status = self.lookup_name(&self.name, key);
+        let Some(name) = &self.host.without_port else {
+            return status;
+        };
+        if status != HostKeyStatus::Unknown {
+            return status;
+        }
+        debug1!("checking without port identifier");
+        match self.lookup_name(name, key) {
+            found @ (HostKeyStatus::Found { .. } | HostKeyStatus::Revoked { .. }) => {
+                self.is_known_without_port.set(true);
+                found
+            }
+            _ => status,
+        }
+    }
+
+    /// Looks the key up in all files, the user's first, and in the output of the command.
+    fn lookup_name(&self, name: &str, key: &PresentedKey) -> HostKeyStatus {
+        let printed = self.command_output("HOSTNAME", name, Some(key));
         let files = self.files.user.iter().chain(&self.files.global);
-        known_hosts::lookup(files.chain(&printed), &self.name, key)
+        known_hosts::lookup(files.chain(&printed), name, key)
     }
 
     /// Carries out what follows from a finding.
@@ -322,6 +381,10 @@ impl HostKeyChecker {
         if children::is_given_up() {
             return Verdict::Refuse;
         }
+        if self.has_command_failed() {
+            error!("{COMMAND_FAILED}");
+            return Verdict::Refuse;
+        }
         let key = presented.key();
         let label = key.key_type().label();
         let name = one_line(&self.name);
@@ -332,13 +395,16 @@ impl HostKeyChecker {
                     at.path.display(),
                     at.line
                 );
-                self.trust = Trust::Authority;
+                self.show(presented, interaction);
+                if !self.is_known_without_port.get() {
+                    self.trust = Trust::Authority;
+                }
                 Verdict::Accept
             }
             Finding::BadCertificate(reason) => {
                 error!(
                     "The host certificate of '{}' is not valid here: {reason}",
-                    one_line(&self.host)
+                    one_line(&self.host.typed)
                 );
                 Verdict::Refuse
             }
@@ -346,42 +412,48 @@ impl HostKeyChecker {
                 error!(
                     "No known authority signed the host certificate of '{}', and \
                      HostKeyAlgorithms permits no plain {label} key",
-                    one_line(&self.host)
+                    one_line(&self.host.typed)
                 );
                 Verdict::Refuse
             }
             Finding::Known { at } => {
                 debug1!("Host '{name}' is known and matches the {label} host key.");
                 debug1!("Found key in {}:{}", at.path.display(), at.line);
+                self.show(presented, interaction);
+                if self.is_known_without_port.get() {
+                    debug1!("found matching key w/out port");
+                    return Verdict::Accept;
+                }
                 self.trust = Trust::Plain;
                 self.check_address(key, Some(&at), interaction)
             }
             Finding::Revoked { at } => {
-                interaction.tell(&dialog::revoked(self, key, &at));
+                let label = self::label(presented);
+                interaction.tell(&dialog::revoked(self, &label, &at));
+                error!(
+                    "{label} host key for {name} was revoked and you have requested strict checking."
+                );
                 Verdict::Refuse
             }
-            Finding::Changed(known) => {
+            // A known host that shows a key of another type is not a new host: the types that are known were
+            // offered first.
+            Finding::Changed(known) | Finding::OtherTypes(known) => {
                 self.warn_of_spoofing(key, &known);
                 interaction.tell(&dialog::changed(self, key, &known));
                 if self.strict == StrictHostKeyChecking::No {
-                    interaction.tell(&dialog::changed_but_let_through());
                     Verdict::AcceptWithoutSecrets
                 } else {
-                    error!("Host key for {name} has changed; refusing it.");
+                    error!(
+                        "Host key for {name} has changed and you have requested strict checking."
+                    );
                     Verdict::Refuse
                 }
             }
-            Finding::OtherTypes(known) => self.judge_new(presented, &known, interaction),
-            Finding::Unknown => self.judge_new(presented, &[], interaction),
+            Finding::Unknown => self.judge_new(presented, interaction),
         }
     }
 
-    fn judge_new(
-        &mut self,
-        key: &PresentedKey,
-        other_types: &[known_hosts::KnownKey],
-        interaction: &mut dyn Interaction,
-    ) -> Verdict {
+    fn judge_new(&mut self, key: &PresentedKey, interaction: &mut dyn Interaction) -> Verdict {
         let label = key.key().key_type().label();
         let name = one_line(&self.name);
         match self.strict {
@@ -404,7 +476,7 @@ impl HostKeyChecker {
             }
             StrictHostKeyChecking::Ask => {
                 let names = dialog::other_names(self, key.key());
-                if !dialog::confirm(self, key.key(), other_types, &names, interaction) {
+                if !dialog::confirm(self, key.key(), &names, interaction) {
                     return Verdict::Refuse;
                 }
                 self.trust = Trust::Plain;
@@ -476,13 +548,18 @@ impl HostKeyChecker {
     }
 
     /// The output of `KnownHostsCommand` for this host, as one more known_hosts file.
-    fn command_output(&self, purpose: &str, key: Option<&PresentedKey>) -> Vec<KnownHosts> {
-        let Some((template, tokens)) = &self.command else {
+    fn command_output(
+        &self,
+        purpose: &str,
+        name: &str,
+        key: Option<&PresentedKey>,
+    ) -> Vec<KnownHosts> {
+        let Some(command) = &self.command else {
             return Vec::new();
         };
-        let mut tokens = tokens.clone();
+        let mut tokens = command.tokens.clone();
         tokens.set('I', purpose);
-        tokens.set('H', self.name.as_str());
+        tokens.set('H', name);
         match key {
             Some(key) => {
                 tokens.set('t', key.blob_name());
@@ -495,13 +572,18 @@ impl HostKeyChecker {
                 }
             }
         }
-        match files::run_command(template, &tokens) {
+        match files::run_command(&command.template, &tokens) {
             Ok(text) => {
                 debug2!("KnownHostsCommand ({purpose}) gave {} bytes", text.len());
                 vec![KnownHosts::new("KnownHostsCommand", text)]
             }
-            Err(reason) => {
-                error!("KnownHostsCommand failed: {}", one_line(&reason));
+            Err(CommandError::NotRun(reason)) => {
+                error!("KnownHostsCommand-{purpose} {}", one_line(&reason));
+                Vec::new()
+            }
+            Err(CommandError::Failed(reason)) => {
+                error!("KnownHostsCommand-{purpose} {}", one_line(&reason));
+                command.has_failed.set(true);
                 Vec::new()
             }
         }
@@ -512,27 +594,41 @@ impl HostKeyChecker {
         keys::fingerprint::of_blob(&key.blob(), self.fingerprint)
     }
 
-    fn picture(&self, key: &keys::PublicKey) -> String {
-        format!(
-            "Host key fingerprint is {}\n{}",
+    /// The picture of `VisualHostKey`, with its last line's end.
+    fn picture(&self, key: &keys::PublicKey, label: &str) -> String {
+        let art = keys::fingerprint::randomart(&key.blob(), self.fingerprint, label, key.bits());
+        format!("{art}\n")
+    }
+
+    /// `VisualHostKey`: shows a key that is known.
+    fn show(&self, presented: &PresentedKey, interaction: &mut dyn Interaction) {
+        if !self.visual || !says(escape::LogLevel::Info) {
+            return;
+        }
+        let key = presented.key();
+        let (print, art) = (
             self.fingerprint_of(key),
-            keys::fingerprint::randomart(
-                &key.blob(),
-                self.fingerprint,
-                key.key_type().label(),
-                key.bits()
-            )
-        )
+            self.picture(key, &label(presented)),
+        );
+        interaction.tell(&format!("Host key fingerprint is: {print}\n{art}"));
     }
 
     /// The host's name and address, for messages.
     fn place(&self) -> String {
-        match self.address {
-            Some(address) if address.ip().to_string() != self.host => {
-                format!("{} ({})", one_line(&self.name), address.ip())
-            }
-            _ => one_line(&self.name),
-        }
+        let address = match self.address {
+            Some(address) => known_hosts::host_name(&address.ip().to_string(), self.host.port),
+            None => "<no hostip for proxy command>".to_owned(),
+        };
+        format!("{} ({address})", one_line(&self.name))
+    }
+}
+
+/// The label of a key's type, or of a certificate's.
+fn label(presented: &PresentedKey) -> String {
+    let label = presented.key().key_type().label();
+    match presented.certificate() {
+        Some(_) => format!("{label}-CERT"),
+        None => label.to_owned(),
     }
 }
 

@@ -137,6 +137,10 @@ impl ClientSession<'_> {
             }
             return Ok(());
         };
+        if self.plan.is_distrusted {
+            error!("Port forwarding is disabled to avoid man-in-the-middle attacks.");
+            return Ok(());
+        }
         let forwards = self.forwards.as_mut();
         let added = forwards.map(|forwards| forwards.add(kind, spec, self.driver));
         match added.transpose()? {

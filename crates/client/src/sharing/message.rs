@@ -315,6 +315,15 @@ impl ForwardWish {
 }
 
 impl Wish {
+    /// True if it asks for a forwarding, or for all that the connection protocol has.
+    #[must_use]
+    pub fn forwards(&self) -> bool {
+        matches!(
+            self,
+            Self::StdioForward { .. } | Self::OpenForward(_) | Self::Proxy
+        )
+    }
+
     /// Number of descriptors that follow the request.
     #[must_use]
     pub fn descriptors(&self) -> usize {

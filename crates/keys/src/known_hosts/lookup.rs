@@ -36,6 +36,15 @@ impl KnownKey {
     pub fn fingerprint(&self) -> String {
         fingerprint::sha256(&self.blob)
     }
+
+    /// Label of the key's type, as `ED25519`.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        match KeyType::from_blob_name(self.key_type.as_bytes()) {
+            Some((key_type, _)) => key_type.label(),
+            None => &self.key_type,
+        }
+    }
 }
 
 /// Result of a lookup.
@@ -50,7 +59,7 @@ pub enum HostKeyStatus {
     },
     /// The host is listed with another key of the same type.
     Changed {
-        /// All differing keys of that type.
+        /// All its keys, also those of other types, in the order of the files.
         known: Vec<KnownKey>,
     },
     /// The host is listed, but not with a key of this type.
@@ -102,19 +111,17 @@ pub fn lookup<'f>(
             Marker::None if authority.is_none() && blob == plain => {
                 matches.found.get_or_insert((at, false));
             }
-            Marker::None if authority.is_none() => {
+            // A key that no server can show here says nothing.
+            Marker::None
+                if authority.is_none() && KeyType::from_blob_name(entry.key_type).is_some() =>
+            {
                 let key_type = String::from_utf8_lossy(entry.key_type).into_owned();
-                let same_type = key_type == plain_type;
-                let known = KnownKey {
+                matches.has_same_type |= key_type == plain_type;
+                matches.known.push(KnownKey {
                     location: at,
                     key_type,
                     blob,
-                };
-                if same_type {
-                    matches.changed.push(known);
-                } else {
-                    matches.others.push(known);
-                }
+                });
             }
             _ => {}
         }
@@ -125,20 +132,20 @@ pub fn lookup<'f>(
 #[derive(Default)]
 struct LookupMatches {
     found: Option<(Location, bool)>,
-    changed: Vec<KnownKey>,
-    others: Vec<KnownKey>,
+    /// Keys that differ.
+    known: Vec<KnownKey>,
+    /// One of them has the type of the key that is looked up.
+    has_same_type: bool,
 }
 
 impl LookupMatches {
     fn status(self) -> HostKeyStatus {
         if let Some((at, by_authority)) = self.found {
             HostKeyStatus::Found { at, by_authority }
-        } else if !self.changed.is_empty() {
-            HostKeyStatus::Changed {
-                known: self.changed,
-            }
-        } else if !self.others.is_empty() {
-            HostKeyStatus::OtherTypes { known: self.others }
+        } else if self.has_same_type {
+            HostKeyStatus::Changed { known: self.known }
+        } else if !self.known.is_empty() {
+            HostKeyStatus::OtherTypes { known: self.known }
         } else {
             HostKeyStatus::Unknown
         }

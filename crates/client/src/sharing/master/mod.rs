@@ -79,6 +79,8 @@ pub(crate) struct MasterSettings {
     x11: Option<X11Plan>,
     /// `ObscureKeystrokeTiming` of the master holds for all sessions with a terminal, as in OpenSSH.
     obscure_keystrokes_ms: Option<u32>,
+    /// The host's key has changed: no passenger gets a forwarding.
+    is_distrusted: bool,
     /// Passengers may send messages ahead as the server's version permits: it has not failed at that.
     tells_server: bool,
 }
@@ -156,6 +158,7 @@ impl Master {
                 agent: plan.agent.clone(),
                 x11: plan.x11.clone(),
                 obscure_keystrokes_ms: options.session.obscure_keystrokes_ms,
+                is_distrusted: plan.is_distrusted,
                 tells_server,
             },
             socket: Some(socket),
@@ -453,6 +456,16 @@ impl Master {
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
         debug2!("passenger {serial}: request {id}: {wish:?}");
+        if self.settings.is_distrusted && wish.forwards() {
+            error!("Port forwarding is disabled to avoid man-in-the-middle attacks.");
+            self.fail(
+                serial,
+                id,
+                "the host key has changed: nothing is forwarded",
+                driver,
+            );
+            return Ok(());
+        }
         match wish {
             Wish::Alive => self.alive(serial, id, driver),
             Wish::Session(wish) => {
