@@ -83,6 +83,8 @@ pub struct Greeted {
     guessed: bool,
     fast_open: bool,
     warn_weak_crypto: WarnWeakCrypto,
+    /// `KexAlgorithms` is set: no warning about the method.
+    kex_is_chosen: bool,
     /// The service that a key exchange by GSS-API proves.
     service: Option<String>,
 }
@@ -227,6 +229,8 @@ pub struct LoginOpening {
     /// Fingerprint of the configured algorithm lists.
     offer: String,
     warn_weak_crypto: WarnWeakCrypto,
+    /// `KexAlgorithms` is set: no warning about the method.
+    kex_is_chosen: bool,
     gss: Option<KerberosExchanges>,
 }
 
@@ -251,6 +255,7 @@ impl LoginOpening {
             syn_bytes: None,
             offer,
             warn_weak_crypto: WarnWeakCrypto::No,
+            kex_is_chosen: false,
             gss: None,
         }
     }
@@ -280,6 +285,7 @@ impl LoginOpening {
         opening.alone_in_process = true;
         opening.syn_bytes = connect::syn_data_bytes(options, peer);
         opening.warn_weak_crypto = options.algorithms.warn_weak_crypto;
+        opening.kex_is_chosen = options.algorithms.kex_algorithms_set;
         opening.gss = KerberosExchanges::begin(options, peer);
         if opening.gss.is_some() {
             let names = KerberosExchanges::names(options);
@@ -351,6 +357,7 @@ impl LoginOpening {
             guessed,
             fast_open: self.syn_bytes.is_some(),
             warn_weak_crypto: self.warn_weak_crypto,
+            kex_is_chosen: self.kex_is_chosen,
             service,
         })
     }
@@ -376,7 +383,7 @@ impl Greeted {
             Ok(without_secrets) => {
                 let connection = self.driver.connection();
                 strategy.meet(connection.peer_version().unwrap_or_default());
-                if self.warn_weak_crypto.warns_of_kex() {
+                if self.warn_weak_crypto.warns_of_kex() && !self.kex_is_chosen {
                     warn_of_kex(self.driver.connection());
                 }
                 if self.warn_weak_crypto.warns_of_old_algorithms() {

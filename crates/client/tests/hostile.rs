@@ -106,7 +106,8 @@ fn prompts_and_banners_of_a_server_are_marked_and_escaped() {
                 AuthMethod::InfoResponse { responses } => {
                     assert_eq!(&responses[0][..], b"answer");
                     answered = true;
-                    connection.auth_failure(&["publickey"], false).unwrap();
+                    let methods = &["keyboard-interactive"];
+                    connection.auth_failure(methods, false).unwrap();
                 }
                 _ => connection
                     .auth_failure(&["keyboard-interactive"], false)
@@ -115,13 +116,16 @@ fn prompts_and_banners_of_a_server_are_marked_and_escaped() {
         }
     });
     let mut command = ssh(&scratch, server.port);
-    let output = run(asking(command.args(["ann@127.0.0.1", "x"]), &askpass));
+    command.args(["-o", "HostName=127.0.0.1", "ann@nickname", "x"]);
+    let output = run(asking(&mut command, &askpass));
     let said = stderr(&output);
     assert!(said.contains("be\\033[2Jware\nline two\n"), "{said}");
     assert!(
         said.contains("na\\007me") && !said.contains('\x1b'),
         "{said}"
     );
+    // Only a password is asked for "again".
+    assert!(!said.contains("please try again"), "{said}");
     assert_eq!(
         scratch.prompts(),
         "(ann@127.0.0.1) root@bank's password:\\033[8m \n"

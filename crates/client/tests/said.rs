@@ -206,6 +206,14 @@ fn a_key_exchange_that_is_not_post_quantum_is_warned_of_in_openssh_s_words() {
     assert_eq!(said("WarnWeakCrypto no\n", &[]), "");
     assert_eq!(said("", &["-o", "WarnWeakCrypto=no-pq-kex"]), "");
     assert_eq!(said("LogLevel ERROR\n", &[]), "");
+    // Who chooses the methods knows of them.
+    for list in [
+        "curve25519-sha256",
+        "+diffie-hellman-group14-sha1",
+        "^curve25519-sha256",
+    ] {
+        assert_eq!(said(&format!("KexAlgorithms {list}\n"), &[]), "", "{list}");
+    }
 }
 
 #[test]

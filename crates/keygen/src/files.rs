@@ -123,13 +123,8 @@ impl From<&PrivateFileError> for LoadError {
 }
 
 pub(super) fn warn_too_open(path: &Path, mode: u32) {
-    let line = "@".repeat(59);
-    eprintln!("{line}");
-    eprintln!("@         WARNING: UNPROTECTED PRIVATE KEY FILE!          @");
-    eprintln!("{line}");
-    eprintln!("Permissions {mode:04o} for '{}' are too open.", shown(path));
-    eprintln!("It is required that your private key files are NOT accessible by others.");
-    eprintln!("This private key will be ignored.");
+    let warning = private_file::unprotected_warning(&shown(path).to_string(), mode);
+    eprintln!("{warning}");
 }
 
 /// A public key out of a one-line file.

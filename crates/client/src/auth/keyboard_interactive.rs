@@ -8,15 +8,12 @@ use zeroize::Zeroizing;
 use super::{Answer, Authenticator};
 use crate::error::ClientError;
 use crate::interaction::{Question, Round};
-use crate::log::{debug2, error};
-use crate::text::{Style, escape, one_line};
+use crate::log::debug2;
+use crate::text::{Style, escape};
 
 impl Authenticator<'_> {
     pub(super) fn keyboard_interactive(&mut self) -> Result<Option<Answer>, ClientError> {
         self.tries.interactive += 1;
-        if self.tries.interactive > 1 {
-            error!("Permission denied, please try again.");
-        }
         debug2!("USERAUTH_REQUEST keyboard-interactive");
         let user = self.options.user.as_bytes();
         let devices = self
@@ -71,10 +68,7 @@ impl Authenticator<'_> {
     }
 
     fn response(&mut self, text: &str, echo: bool) -> Zeroizing<Vec<u8>> {
-        let who = one_line(&format!(
-            "{}@{}",
-            self.options.user, self.options.host_argument
-        ));
+        let who = self.login_name();
         let prompt = format!("({who}) {}", escape(text, Style::Lines));
         let question = if echo {
             Question::Line

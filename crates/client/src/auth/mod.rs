@@ -1,8 +1,7 @@
 //! User authentication: which method next, with which key or secret (RFC 4252, 4256).
 //!
-//! `proto` implements the messages and their order. A request with a key that signs without the
-//! user is sent signed at once, before any query to the server; [`pipelined`] sends what else may be
-//! sent before the server's answers. [`identity`] finds the keys; each method has a file. [`one_method`] is
+//! `proto` implements the messages and their order. [`pipelined`] sends what may be sent before the
+//! server's answers: the signature of a single key or of the key of the last login, or questions about several keys. [`identity`] finds the keys; each method has a file. [`one_method`] is
 //! the login of a program that chooses the methods itself.
 
 mod gssapi;
@@ -36,6 +35,8 @@ use pipelined::Flight;
 
 /// Timer of `ConnectTimeout`, which runs until the keys are agreed on.
 pub const TOKEN_DEADLINE: u64 = 9;
+/// What OpenSSH and Fulmar say when they end a connection because of `MaxAuthTries`.
+const TOO_MANY_FAILURES: &str = "Too many authentication failures";
 /// Longest wait for SERVICE_ACCEPT without another limit, milliseconds.
 const SERVICE_MS: u64 = 60_000;
 
@@ -99,6 +100,8 @@ pub struct Authenticator<'c> {
     without_secrets: bool,
     identities: VecDeque<Identity>,
     used: Vec<Identity>,
+    /// Number of keys at the beginning.
+    candidates: usize,
     /// The keys of this host, with `HostbasedAuthentication`.
     host_keys: HostKeys,
     /// Keys without an algorithm that the server is known to accept; tried again after its first
@@ -118,6 +121,8 @@ pub struct Authenticator<'c> {
     /// The methods that can continue; `None` before the first refusal.
     allowed: Option<Vec<String>>,
     tries: Tries,
+    /// The server is one that counts `none` after another request as a failure.
+    counts_none: bool,
     /// The key exchange was by GSS-API.
     is_by_gss: bool,
 }
@@ -142,13 +147,17 @@ impl<'c> Authenticator<'c> {
         keys: Keys,
     ) -> Self {
         let Keys { identities, agent } = keys;
-        let is_by_gss = driver.connection().is_by_gss();
+        let connection = driver.connection();
+        let is_by_gss = connection.is_by_gss();
+        let version = connection.peer_version().unwrap_or_default();
+        let counts_none = proto::Quirks::of(version).pipelining == proto::Pipelining::InOrder;
         Self {
             driver,
             options,
             peer,
             interaction,
             without_secrets: false,
+            candidates: identities.len(),
             identities,
             used: Vec::new(),
             host_keys: match options.authentication.hostbased_authentication {
@@ -165,6 +174,7 @@ impl<'c> Authenticator<'c> {
             agent,
             allowed: None,
             tries: Tries::default(),
+            counts_none,
             is_by_gss,
         }
     }
@@ -189,6 +199,10 @@ impl<'c> Authenticator<'c> {
     /// Decides what follows a login that ended with `error`.
     fn failure(&self, error: ClientError) -> Failure {
         let retry = match &error {
+            ClientError::Lost {
+                error: DriverError::Proto(proto::Error::Disconnected { description, .. }),
+                ..
+            } if description.contains(TOO_MANY_FAILURES) => self.retry_after_too_many(),
             ClientError::Lost {
                 error: DriverError::Proto(proto::Error::Disconnected { .. }),
                 ..
@@ -216,7 +230,7 @@ impl<'c> Authenticator<'c> {
                 return Err(self.denied());
             };
             debug3!("next method: {method}");
-            match self.request(method)? {
+            match self.request(method, early)? {
                 Some(Answer::Success(proof)) => return Ok(self.logged_in(method, proof)),
                 Some(Answer::Failure {
                     methods,
@@ -232,14 +246,18 @@ impl<'c> Authenticator<'c> {
     }
 
     /// Carries out one method; `None` if it had nothing to offer.
-    fn request(&mut self, method: &str) -> Result<Option<Answer>, ClientError> {
+    fn request(
+        &mut self,
+        method: &str,
+        early: Option<&Early<'_>>,
+    ) -> Result<Option<Answer>, ClientError> {
         children::go_on()?;
         match method {
             names::METHOD_NONE => self.none().map(Some),
             names::METHOD_GSSAPI_KEYEX => self.gssapi_keyex(),
             names::METHOD_GSSAPI_WITH_MIC => self.gssapi(),
             names::METHOD_HOSTBASED => self.hostbased(),
-            names::METHOD_PUBLICKEY => self.publickey(),
+            names::METHOD_PUBLICKEY => self.publickey(early),
             names::METHOD_PASSWORD => self.password(),
             _ => self.keyboard_interactive(),
         }
@@ -286,12 +304,29 @@ impl<'c> Authenticator<'c> {
             // A second factor may be another key: keys that were refused before may be offered
             // again.
             self.identities.extend(std::mem::take(&mut self.used));
+            let accepted = std::mem::take(&mut self.flight.accepted);
+            accepted
+                .into_iter()
+                .rev()
+                .for_each(|key| self.identities.push_front(key));
             self.tries.password = 0;
             self.tries.interactive = 0;
         } else {
             debug1!("Authentications that can continue: {shown}");
         }
         self.allowed = Some(methods);
+    }
+
+    /// `user@host` for prompts, as OpenSSH has it: the host by HostKeyAlias, else by the name that is connected to.
+    fn login_name(&self) -> String {
+        let ClientOptions {
+            user,
+            hostname,
+            host_keys,
+            ..
+        } = self.options;
+        let host = host_keys.host_key_alias.as_ref().unwrap_or(hostname);
+        one_line(&format!("{user}@{host}"))
     }
 
     fn denied(&self) -> ClientError {
@@ -303,7 +338,7 @@ impl<'c> Authenticator<'c> {
 
     /// The next method in the user's order that the server accepts and that has something to offer.
     fn next_method(&self) -> Option<&'static str> {
-        if !self.flight.keys.is_empty() {
+        if self.flight.is_under_way() {
             return Some(names::METHOD_PUBLICKEY);
         }
         let Some(allowed) = &self.allowed else {
@@ -354,7 +389,7 @@ impl<'c> Authenticator<'c> {
                 | names::METHOD_HOSTBASED
                 | names::METHOD_PUBLICKEY,
             ) => next,
-            _ if !self.tries.none => Some(names::METHOD_NONE),
+            _ if self.may_try_none() => Some(names::METHOD_NONE),
             next => next,
         }
     }
@@ -376,6 +411,13 @@ impl<'c> Authenticator<'c> {
             });
         first.is_some_and(|name| name == names::METHOD_PUBLICKEY)
             && self.identities.front().is_some_and(Identity::signs_alone)
+    }
+
+    /// After a refused key `none` counts as a failure, which may end the connection. OpenSSH and Fulmar accept it for an
+    /// empty password at most, which the user can give.
+    fn may_try_none(&self) -> bool {
+        let has_failed = self.offered.is_some() || !self.used.is_empty();
+        !self.tries.none && !(has_failed && self.counts_none)
     }
 
     fn may_ask_password(&self) -> bool {

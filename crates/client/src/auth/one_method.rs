@@ -67,11 +67,11 @@ impl Authenticator<'_> {
         let mut refused = None;
         let mut partly = false;
         loop {
-            if is_key && self.identities.is_empty() && self.flight.keys.is_empty() {
+            if is_key && self.identities.is_empty() && !self.flight.is_under_way() {
                 // Keys without an algorithm wait for the server's first answer.
                 return Ok(refused.unwrap_or(Attempted::NotSent(self.unsigned.take())));
             }
-            match self.request(method)? {
+            match self.request(method, early)? {
                 Some(Answer::Success(proof)) => {
                     return Ok(Attempted::Success(self.logged_in(method, proof)));
                 }

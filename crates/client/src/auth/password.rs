@@ -6,7 +6,7 @@ use super::{Answer, Authenticator};
 use crate::error::ClientError;
 use crate::interaction::Question;
 use crate::log::{debug2, error};
-use crate::text::{Style, escape, one_line};
+use crate::text::{Style, escape};
 
 type Secret = Zeroizing<Vec<u8>>;
 
@@ -20,10 +20,7 @@ impl Authenticator<'_> {
         if self.tries.password > 1 {
             error!("Permission denied, please try again.");
         }
-        let who = one_line(&format!(
-            "{}@{}",
-            self.options.user, self.options.host_argument
-        ));
+        let who = self.login_name();
         let asked = self
             .interaction
             .ask(&format!("{who}'s password: "), Question::Secret);

@@ -25,15 +25,33 @@ pub struct Early<'c> {
     pub data: &'c [u8],
 }
 
+/// A request with a key that has no answer yet.
+#[derive(Debug)]
+pub(super) struct SentKey {
+    pub(super) identity: Identity,
+    /// Of its signature.
+    pub(super) algorithm: SignatureAlgorithm,
+    /// The server is asked whether it accepts the key; nothing is signed.
+    pub(super) is_query: bool,
+}
+
 /// The requests that were sent before the server's answers.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// Keys of signed requests without an answer, in the order sent, each with the signature's algorithm.
-    pub(super) keys: VecDeque<(Identity, SignatureAlgorithm)>,
-    /// Number of signed requests sent.
+    /// Requests without an answer, in the order sent.
+    pub(super) keys: VecDeque<SentKey>,
+    /// Keys that the server has said it accepts, in the order of trial.
+    pub(super) accepted: VecDeque<Identity>,
+    /// Fingerprint of the key of the last login at this server.
+    known: Option<String>,
+    /// Number of requests sent without an answer to an earlier one.
     requests: usize,
+    /// The last of them has the key of the last login.
+    ends_with_known: bool,
     /// The channel opened after them.
     pub(super) channel: Option<EarlyChannel>,
+    /// A channel was opened, though it may be discarded.
+    has_opened: bool,
     /// True after a login with an early channel failed, until the server's next answer shows that
     /// the connection continues.
     pub(super) is_refused: bool,
@@ -41,8 +59,19 @@ pub(super) struct Flight {
     pub(super) expected_algorithms: Option<Vec<String>>,
 }
 
+impl Flight {
+    /// True while a key is under way: a request without an answer, or a key that is to sign.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.keys.is_empty() || !self.accepted.is_empty()
+    }
+}
+
 impl Authenticator<'_> {
     /// Sends everything that may be pipelined; [`Authenticator::run`] handles the answers.
+    ///
+    /// A server counts each refused signature and ends the connection after a few (`MaxAuthTries`). A single key, and the
+    /// key of the last login with those before it, are sent signed; otherwise the server is asked about the first
+    /// keys at once.
     pub(super) fn send_early_requests(&mut self, early: &Early<'_>) -> Result<(), ClientError> {
         if !self.starts_with_a_key() {
             return Ok(());
@@ -56,19 +85,53 @@ impl Authenticator<'_> {
             Pipelining::InOrder | Pipelining::AfterLogin => MAX_CANDIDATES,
         };
         let profile = early.strategy.profile();
-        let known = profile.and_then(|profile| profile.key.as_deref());
-        let mut ends_with_known = false;
+        self.flight.known = profile.and_then(|profile| profile.key.clone());
         self.flight.expected_algorithms =
             profile.and_then(|profile| profile.signature_algorithms.clone());
-        while self.flight.keys.len() < most
-            && !ends_with_known
-            && let Some(mut identity) = self.identities.pop_front()
-        {
+        if !self.signs_ahead(most) {
+            return self.send_queries(most);
+        }
+        self.send_signatures(most)?;
+        match self.flight.keys.is_empty() {
+            true => Ok(()),
+            false => self.open_early(early, self.flight.ends_with_known),
+        }
+    }
+
+    /// True if the key of the last login is one of the first `most`, and none of those needs a person; or if there is
+    /// one key only.
+    fn signs_ahead(&mut self, most: usize) -> bool {
+        if self.candidates == 1 {
+            return true;
+        }
+        let Some(known) = &self.flight.known else {
+            return false;
+        };
+        for identity in self.identities.iter_mut().take(most) {
             identity.prepare();
-            let is_known = known == Some(identity.fingerprint().as_str());
+            let is_known = identity.fingerprint() == *known;
             if is_known {
                 identity.is_wanted();
             }
+            if is_known || !identity.signs_alone() {
+                return identity.signs_alone();
+            }
+        }
+        false
+    }
+
+    /// True if a signature with this key is sent without a question to the server.
+    pub(super) fn signs_unasked(&self, identity: &Identity) -> bool {
+        let is_known = || self.flight.known == Some(identity.fingerprint());
+        identity.signs_alone() && (self.candidates == 1 || is_known())
+    }
+
+    fn send_signatures(&mut self, most: usize) -> Result<(), ClientError> {
+        while self.flight.keys.len() < most
+            && !self.flight.ends_with_known
+            && let Some(mut identity) = self.identities.pop_front()
+        {
+            identity.prepare();
             if !identity.signs_alone() {
                 self.identities.push_front(identity);
                 break;
@@ -77,16 +140,49 @@ impl Authenticator<'_> {
                 self.defer(identity);
                 continue;
             }
+            let is_known = self.flight.known == Some(identity.fingerprint());
             if let Some(algorithm) = self.send_signed(&mut identity)? {
-                ends_with_known = is_known;
-                self.flight.keys.push_back((identity, algorithm));
-                self.flight.requests += 1;
+                self.flight.ends_with_known = is_known;
+                self.has_sent(identity, algorithm, false);
             }
         }
-        if self.flight.keys.is_empty() {
-            return Ok(());
+        Ok(())
+    }
+
+    /// A request with this key has been sent.
+    fn has_sent(&mut self, identity: Identity, algorithm: SignatureAlgorithm, is_query: bool) {
+        self.flight.keys.push_back(SentKey {
+            identity,
+            algorithm,
+            is_query,
+        });
+        self.flight.requests += 1;
+    }
+
+    fn send_queries(&mut self, most: usize) -> Result<(), ClientError> {
+        while self.flight.keys.len() < most
+            && let Some(identity) = self.identities.pop_front()
+        {
+            match self.choose_algorithm(&identity) {
+                Some(algorithm) => {
+                    self.send_query(&identity, algorithm)?;
+                    self.has_sent(identity, algorithm, true);
+                }
+                None => self.defer(identity),
+            }
         }
-        let mut depth = early.strategy.depth(server, ends_with_known);
+        debug1!(
+            "Sent before the server's answers: {} questions about keys",
+            self.flight.keys.len()
+        );
+        Ok(())
+    }
+
+    /// Opens the session's channel after the signed requests, as deeply as the strategy permits.
+    fn open_early(&mut self, early: &Early<'_>, known_key: bool) -> Result<(), ClientError> {
+        let version = self.driver.connection().peer_version().unwrap_or_default();
+        let server = proto::Quirks::of(version).pipelining;
+        let mut depth = early.strategy.depth(server, known_key);
         if self.without_secrets || self.driver.connection().will_compress() {
             depth = PipelineDepth::Nothing;
         }
@@ -95,6 +191,7 @@ impl Authenticator<'_> {
             let sent = start.send_early(self.driver.connection(), depth, early.data);
             let sent = sent.map_err(|error| self.lost(driver::DriverError::Proto(error)));
             self.flight.channel = Some(sent?);
+            self.flight.has_opened = true;
         }
         debug1!(
             "Sent before the server's answers: {} signed requests{}",
@@ -109,6 +206,36 @@ impl Authenticator<'_> {
         Ok(())
     }
 
+    /// Signs with the first key that the server accepts; false if there is no such key, or no signature. The session
+    /// may follow at once.
+    pub(super) fn sign_accepted(&mut self, early: Option<&Early<'_>>) -> Result<bool, ClientError> {
+        let Some(mut identity) = self.flight.accepted.pop_front() else {
+            return Ok(false);
+        };
+        identity.prepare();
+        let Some(algorithm) = self.send_signed(&mut identity)? else {
+            return Ok(false);
+        };
+        self.flight.requests = 0;
+        self.has_sent(identity, algorithm, false);
+        if let Some(early) = early.filter(|_| !self.flight.has_opened) {
+            self.open_early(early, false)?;
+        }
+        Ok(true)
+    }
+
+    /// What follows the end of a connection by "Too many authentication failures": the same keys fail again, unless the
+    /// server has accepted one, or the key of the last login was refused because of those before it.
+    pub(super) fn retry_after_too_many(&self) -> RetryPolicy {
+        let flight = &self.flight;
+        let is_known_left =
+            flight.ends_with_known && flight.requests > 1 && !flight.keys.is_empty();
+        match is_known_left || !flight.accepted.is_empty() {
+            true => RetryPolicy::Safe(Caution::StepByStep),
+            false => RetryPolicy::NotNeeded,
+        }
+    }
+
     /// Decides whether a login whose connection ended may be tried again more carefully: only if a
     /// pipelined message is unanswered and nothing that must not happen twice can have happened.
     ///
@@ -118,7 +245,7 @@ impl Authenticator<'_> {
     pub(super) fn retry_policy(&self, answered: bool) -> RetryPolicy {
         let depth = self.flight.channel.as_ref().map(EarlyChannel::depth);
         let started = depth == Some(PipelineDepth::Whole);
-        // Every server accepts one signed request after the SERVICE_REQUEST: its answer is final.
+        // Every server accepts one request after the SERVICE_REQUEST: its answer is final.
         let usual =
             self.flight.requests == 1 && self.flight.channel.is_none() && !self.flight.is_refused;
         match (self.flight.keys.is_empty(), self.flight.is_refused) {

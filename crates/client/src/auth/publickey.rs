@@ -1,22 +1,35 @@
 //! Method `publickey` (RFC 4252 §7): one key per call.
 //!
-//! A key that signs without the user is sent signed. For other keys the server is asked first, so
-//! that the user does not type a passphrase or touch a security key for a key that the server
-//! refuses.
+//! A single key that signs without the user is sent signed, as is that of the last login at the server. For
+//! others the server is asked first: it counts refused signatures, and the user need not type a passphrase or
+//! touch a security key for a key that the server refuses.
 
 use driver::DriverError;
 use keys::SignatureAlgorithm;
 
 use super::identity::{Agent, Identity};
-use super::{Answer, Authenticator};
+use super::pipelined::SentKey;
+use super::{Answer, Authenticator, Early};
 use crate::children;
 use crate::error::ClientError;
 use crate::log::{debug1, debug2, error};
 
 impl Authenticator<'_> {
-    pub(super) fn publickey(&mut self) -> Result<Option<Answer>, ClientError> {
-        if !self.flight.keys.is_empty() {
-            return self.pipelined_answer().map(Some);
+    pub(super) fn publickey(
+        &mut self,
+        early: Option<&Early<'_>>,
+    ) -> Result<Option<Answer>, ClientError> {
+        loop {
+            while !self.flight.keys.is_empty() {
+                match self.pipelined_answer()? {
+                    Answer::PkOk => {}
+                    answer => return Ok(Some(answer)),
+                }
+            }
+            if self.flight.accepted.is_empty() {
+                break;
+            }
+            self.sign_accepted(early)?;
         }
         let Some(mut identity) = self.identities.pop_front() else {
             return Ok(None);
@@ -26,16 +39,8 @@ impl Authenticator<'_> {
             self.defer(identity);
             return Ok(None);
         };
-        if !identity.signs_alone() {
-            let name = algorithm.name();
-            debug1!("Offering public key: {identity:?}");
-            debug2!("USERAUTH_REQUEST publickey query, {name}");
-            let user = self.options.user.as_bytes();
-            let sent = self
-                .driver
-                .connection()
-                .auth_publickey_query(user, name, identity.blob());
-            self.sent(sent)?;
+        if !self.signs_unasked(&identity) {
+            self.send_query(&identity, algorithm)?;
             match self.answer()? {
                 Answer::PkOk => debug1!("Server accepts key: {identity:?}"),
                 other => {
@@ -55,9 +60,24 @@ impl Authenticator<'_> {
     /// Handles the answer to the oldest pipelined request.
     fn pipelined_answer(&mut self) -> Result<Answer, ClientError> {
         let answer = self.answer()?;
-        let Some((identity, algorithm)) = self.flight.keys.pop_front() else {
+        let Some(sent) = self.flight.keys.pop_front() else {
             return Ok(answer);
         };
+        let SentKey {
+            identity,
+            algorithm,
+            is_query,
+        } = sent;
+        if is_query {
+            match answer {
+                Answer::PkOk => {
+                    debug1!("Server accepts key: {identity:?}");
+                    self.flight.accepted.push_back(identity);
+                }
+                _ => self.used.push(identity),
+            }
+            return Ok(answer);
+        }
         self.judged(identity, algorithm, &answer);
         if matches!(answer, Answer::Success(_)) {
             self.flight.keys.clear();
@@ -66,6 +86,23 @@ impl Authenticator<'_> {
             self.flight.is_refused = true;
         }
         Ok(answer)
+    }
+
+    /// Asks the server whether it accepts this key.
+    pub(super) fn send_query(
+        &mut self,
+        identity: &Identity,
+        algorithm: SignatureAlgorithm,
+    ) -> Result<(), ClientError> {
+        let name = algorithm.name();
+        debug1!("Offering public key: {identity:?}");
+        debug2!("USERAUTH_REQUEST publickey query, {name}");
+        let user = self.options.user.as_bytes();
+        let sent = self
+            .driver
+            .connection()
+            .auth_publickey_query(user, name, identity.blob());
+        self.sent(sent)
     }
 
     fn judged(&mut self, identity: Identity, algorithm: SignatureAlgorithm, answer: &Answer) {
@@ -119,7 +156,7 @@ impl Authenticator<'_> {
             return Ok(None);
         };
         let name = algorithm.name();
-        if identity.signs_alone() {
+        if self.signs_unasked(identity) {
             debug1!("Offering public key: {identity:?}");
         }
         let user = self.options.user.as_bytes();

@@ -118,6 +118,7 @@ pub(crate) fn build(
     let command_line = invocation.command_line;
     let explicit_identities = values.at(Row::IdentityFile.index()).is_some();
     let host_key_algorithms_set = values.at(Row::HostKeyAlgorithms.index()).is_some();
+    let kex_algorithms_set = values.at(Row::KexAlgorithms.index()).is_some();
     let default_user_files = values.at(Row::UserKnownHostsFile.index()).is_none();
     if command_line.forwards_stdio {
         for row in [Row::ExitOnForwardFailure, Row::ClearAllForwardings] {
@@ -156,6 +157,7 @@ pub(crate) fn build(
     expand_forwards(&mut options, &mut values, &expander, command_line)?;
     options.host_argument = knowledge.host_argument.clone();
     options.algorithms.host_key_algorithms_set = host_key_algorithms_set;
+    options.algorithms.kex_algorithms_set = kex_algorithms_set;
     options.user_keys.certificate_files = expanded.certificate_files;
     options.host_keys.global_known_hosts_files = expanded.global_known_hosts_files;
     options.user_keys.identity_agent = expanded.identity_agent;

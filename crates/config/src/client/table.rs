@@ -311,6 +311,8 @@ keywords! {
         pub self.host_argument: String,
         /// True if `HostKeyAlgorithms` was set: its order is then kept, whatever known_hosts contains.
         pub algorithms.host_key_algorithms_set: bool,
+        /// True if `KexAlgorithms` was set: the user knows of the method then.
+        pub algorithms.kex_algorithms_set: bool,
         /// `IdentityFile`: expanded, or the defaults.
         pub user_keys.identity_files: Vec<IdentityFile>,
         /// `IdentityAgent`: expanded.

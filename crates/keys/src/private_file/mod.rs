@@ -159,6 +159,18 @@ pub fn parse_public(file: &[u8]) -> Result<PublicKey, PrivateFileError> {
     parse(file, None).map(|file| file.key.public().clone())
 }
 
+/// The warning about a private key file that others may read, in OpenSSH's lines; `path` is escaped.
+#[must_use]
+pub fn unprotected_warning(path: &str, mode: u32) -> String {
+    let rule = "@".repeat(59);
+    format!(
+        "{rule}\n@         WARNING: UNPROTECTED PRIVATE KEY FILE!          @\n{rule}\n\
+         Permissions {mode:04o} for '{path}' are too open.\n\
+         It is required that your private key files are NOT accessible by others.\n\
+         This private key will be ignored."
+    )
+}
+
 /// Returns a warning to show before [`parse`] is called with a passphrase, if the file requests
 /// more than [`MANY_KDF_ROUNDS`] rounds of bcrypt, which takes long. `None` for fewer rounds, for
 /// other formats and for a file that [`parse`] refuses.

@@ -20,9 +20,12 @@ use zeroize::Zeroizing;
 use super::found::{FileKey, FoundCertificate};
 use super::{Agent, FileBytes, Identity, Source, in_token};
 use crate::log::{debug1, debug2, error};
+use crate::text::one_line;
 
 /// Most keys of an agent that are considered.
 const MAX_AGENT_KEYS: usize = 256;
+/// Why a key that others may read is not used: shown also for a file that the user has not named.
+const BAD_PERMISSIONS: &str = "bad permissions";
 /// Largest public key or certificate file, bytes.
 const MAX_PUBLIC_FILE: u64 = 1024 * 1024;
 
@@ -229,7 +232,7 @@ pub(super) fn files(user_keys: &UserKeyOptions) -> (Vec<FileKey>, Vec<FoundCerti
             Ok(None) => debug2!("no identity file {}", path.display()),
             Err(reason) => {
                 let text = format!("Load key \"{}\": {reason}", path.display());
-                if file.explicit {
+                if file.explicit || reason == BAD_PERMISSIONS {
                     error!("{text}");
                 } else {
                     debug1!("{text}");
@@ -276,11 +279,10 @@ pub(super) fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>
     if private_file::is_private_key(&bytes)
         && let Ok(Some(mode)) = sys::file::too_open_for_a_key(&file)
     {
-        return Err(format!(
-            "bad permissions: mode {mode:04o} lets others read this private key, so it is not \
-             used (chmod 600 {})",
-            path.display()
-        ));
+        let shown = one_line(&path.display().to_string());
+        let warning = private_file::unprotected_warning(&shown, mode);
+        warning.lines().for_each(|line| error!("{line}"));
+        return Err(BAD_PERMISSIONS.to_owned());
     }
     Ok(Some(bytes))
 }

@@ -221,11 +221,14 @@ fn a_passphrase_is_asked_for_as_often_as_configured() {
 #[test]
 fn a_private_key_that_others_can_read_is_not_used() {
     let path = write_key("open", 0o644, None);
-    let reason = identity(&path).err().unwrap();
-    assert!(
-        reason.contains("0644") && reason.contains("chmod 600"),
-        "{reason}"
-    );
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let lines = std::rc::Rc::clone(&seen);
+    let reader = Box::new(move |line: &str| lines.borrow_mut().push(line.to_owned()));
+    let refused = crate::log::read_by(reader, || identity(&path).err());
+    assert_eq!(refused.as_deref(), Some("bad permissions"));
+    let shown = format!("Permissions 0644 for '{}' are too open.", path.display());
+    assert!(seen.borrow()[1].contains("UNPROTECTED PRIVATE KEY FILE!"));
+    assert_eq!(seen.borrow()[3], shown);
     fs::remove_file(path).unwrap();
 }
 
