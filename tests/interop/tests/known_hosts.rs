@@ -3,6 +3,7 @@
 use std::fs;
 
 use interop::fixture::{self, KEY_TYPES};
+use interop::peers::ours::Kind;
 use interop::process::{Input, Outcome};
 use interop::site::{HOST, Site, each};
 
@@ -156,6 +157,39 @@ fn a_changed_key_without_checking_gets_no_password() {
         let outcome = login(&site, &format!("{extra}ExitOnForwardFailure yes\n"));
         assert_out(&outcome, "a forwarding that must not fail");
     });
+}
+
+#[test]
+fn a_master_of_a_changed_host_gives_its_passengers_sessions_only() {
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let other = fixture::text("user_ed25519.pub");
+    know(&site, &format!("{} {other}", host(&site)));
+    let path = site.running.daemon.scratch().join("master");
+    let master = "StrictHostKeyChecking no\nControlMaster auto\nControlPersist yes\n";
+    let extra = format!("{PLAIN}{master}ControlPath {}\n", path.display());
+    login(&site, &extra).assert_in("the master");
+    let passenger = login(&site, &extra);
+    passenger.assert_in("a passenger");
+    assert_eq!(passenger.stderr.text(), "");
+    let ask = |arguments: &[&str]| {
+        let arguments = [arguments, &[HOST]].concat();
+        site.run_with(&extra, &arguments, Input::Nothing)
+    };
+    for arguments in [
+        &["-O", "forward", "-R", "127.0.0.1:0:127.0.0.1:9"][..],
+        &["-O", "forward", "-D", "127.0.0.1:1"],
+        &["-W", "127.0.0.1:9"],
+        &["-O", "proxy"],
+    ] {
+        let outcome = ask(arguments);
+        let said = outcome.stderr.text();
+        assert_eq!(outcome.status, 255, "{arguments:?}: {said}");
+        assert!(
+            said.contains("nothing is forwarded"),
+            "{arguments:?}: {said}"
+        );
+    }
+    assert_eq!(ask(&["-O", "exit"]).status, 0);
 }
 
 #[test]

@@ -417,7 +417,8 @@ impl<'c> Authenticator<'c> {
     /// empty password at most, which the user can give.
     fn may_try_none(&self) -> bool {
         let has_failed = self.offered.is_some() || !self.used.is_empty();
-        !self.tries.none && !(has_failed && self.counts_none)
+        let would_count = has_failed && self.counts_none;
+        !self.tries.none && !would_count
     }
 
     fn may_ask_password(&self) -> bool {
