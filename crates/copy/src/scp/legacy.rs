@@ -153,7 +153,7 @@ pub(super) fn get(
     let words = command_line(options, LegacyRole::Source, false, path);
     let mut terms = terms(options, false);
     if !options.unchecked_names {
-        terms.patterns = Some(Patterns::of(path));
+        terms.patterns = Some(Patterns::of(path, options.copy.recursive));
     }
     talk(options, console, (server, &words), terms, |talk| {
         talk.receive(target)

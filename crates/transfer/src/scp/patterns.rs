@@ -2,8 +2,9 @@
 //! path, and the names come from there.
 //!
 //! The requested path is parsed here as that shell parses it: quotes, words, braces and patterns. A
-//! word that only that shell can expand (a variable, a command, a home directory) permits one item
-//! of any name that does not begin with a dot.
+//! word that only that shell can expand (a variable, a command, a home directory) permits no name
+//! but its own letters, as in OpenSSH. In a recursive copy, whose names OpenSSH does not compare at
+//! all, it permits one item of any name that does not begin with a dot: a home directory, say.
 
 use crate::glob;
 
@@ -19,9 +20,9 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// Parses a requested path.
+    /// Parses a requested path of a copy, which may be recursive.
     #[must_use]
-    pub fn of(path: &[u8]) -> Self {
+    pub fn of(path: &[u8], recursive: bool) -> Self {
         let mut all = words(path);
         let mut patterns = Self {
             names: Vec::new(),
@@ -38,14 +39,14 @@ impl Patterns {
                 }
                 _ => {
                     left -= 1;
-                    patterns.add(&each);
+                    patterns.add(&each, recursive);
                 }
             }
         }
         patterns
     }
 
-    fn add(&mut self, path: &[u8]) {
+    fn add(&mut self, path: &[u8], recursive: bool) {
         let end = path
             .iter()
             .rposition(|byte| *byte != b'/')
@@ -57,7 +58,7 @@ impl Patterns {
             .map_or(0, |at| at + 1);
         let name = path.get(begin..).unwrap_or_default();
         let is_home = begin == 0 && name.first() == Some(&b'~');
-        match is_home || is_expanded(name) {
+        match recursive && (is_home || is_expanded(name)) {
             true => self.unknown += 1,
             false => self.names.push(name.to_vec()),
         }
@@ -182,7 +183,10 @@ mod tests {
     use super::*;
 
     fn allows(path: &str, name: &str) -> bool {
-        Patterns::of(path.as_bytes()).allow(name.as_bytes())
+        let is_allowed =
+            |recursive| Patterns::of(path.as_bytes(), recursive).allow(name.as_bytes());
+        assert!(is_allowed(true) || !is_allowed(false), "{path} {name}");
+        is_allowed(false)
     }
 
     #[test]
@@ -225,14 +229,17 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_shell_there_knows_is_one_thing() {
+    fn what_only_the_shell_there_knows_is_one_thing_of_a_recursive_copy() {
         for path in ["~", "~user", "~/", "$HOME", "dir/`ls`", "\"$x\"", "a$(ls)b"] {
-            let mut patterns = Patterns::of(path.as_bytes());
+            for name in ["one", "axb", ".ssh"] {
+                assert!(!allows(path, name), "{path} {name}");
+            }
+            let mut patterns = Patterns::of(path.as_bytes(), true);
             assert!(!patterns.allow(b".ssh"), "{path}");
             assert!(patterns.allow(b"one"), "{path}");
             assert!(!patterns.allow(b"two"), "{path}");
         }
-        let mut patterns = Patterns::of(b"$x *.c");
+        let mut patterns = Patterns::of(b"$x *.c", true);
         assert!(patterns.allow(b"a.c") && patterns.allow(b"b.c"));
         assert!(patterns.allow(b"one") && !patterns.allow(b"two"));
     }
@@ -240,7 +247,7 @@ mod tests {
     #[test]
     fn braces_without_end_come_to_an_end() {
         let many = "{a,b}".repeat(40);
-        let patterns = Patterns::of(many.as_bytes());
+        let patterns = Patterns::of(many.as_bytes(), false);
         assert!(patterns.names.len() <= MAX_PATTERNS);
         assert!(allows("{a", "{a") && allows("a}", "a}") && allows("{a}", "{a}"));
     }

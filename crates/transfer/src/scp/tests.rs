@@ -62,7 +62,7 @@ fn names_that_lead_elsewhere_or_were_not_asked_for_write_nothing() {
         assert!(matches!(result, Err(OldError::Protocol(_))), "{name:?}");
     }
     let terms = Terms {
-        patterns: Some(Patterns::of(b"dir/a*")),
+        patterns: Some(Patterns::of(b"dir/a*", true)),
         ..Terms::default()
     };
     let (result, ..) = receive(&inner, terms.clone(), b"C0644 1 .bashrc\nx\0");
@@ -77,7 +77,7 @@ fn names_that_lead_elsewhere_or_were_not_asked_for_write_nothing() {
     // Names that the shell there expands otherwise than as a pattern.
     for path in ["'a b'", "a b", "$x", "`x`", "~", "d/\"$x\"", "."] {
         let terms = Terms {
-            patterns: Some(Patterns::of(path.as_bytes())),
+            patterns: Some(Patterns::of(path.as_bytes(), true)),
             recursive: true,
             ..Terms::default()
         };
