@@ -79,7 +79,7 @@ pub(crate) struct Connector {
     pub(crate) subsystem: Option<OsString>,
     /// `-v`: number of times.
     pub(crate) verbose: u8,
-    /// `-q`: no messages of the way, but why it ends.
+    /// `-q`: no messages of the way.
     pub(crate) quiet: bool,
     /// A person types commands: an interrupt is for one of these, not for the connection.
     pub(crate) interactive: bool,
@@ -147,11 +147,7 @@ impl Connector {
         let mut flags = vec![SshFlag::plain("x")];
         flags.extend(ALWAYS.map(SshFlag::setting));
         if self.quiet {
-            // Ours says why a connection ends, which is no chatter. Another's gets the flag.
-            flags.push(match self.program {
-                None => SshFlag::setting("LogLevel=FATAL"),
-                Some(_) => SshFlag::plain("q"),
-            });
+            flags.push(SshFlag::plain("q"));
         }
         flags.extend_from_slice(&self.flags);
         // The last, because -A and -o may want another.

@@ -245,14 +245,13 @@ impl Place {
 
 /// A copy whose network stalls, and its final messages.
 fn stall(place: &Place, how: How, up: bool) {
-    // Quiet copies also report the reason of a failure.
-    const OPTIONS: [&str; 3] = ["-q", "-oServerAliveInterval=1", "-oServerAliveCountMax=2"];
+    const OPTIONS: [&str; 2] = ["-oServerAliveInterval=1", "-oServerAliveCountMax=2"];
     let scratch = Scratch::new();
     let content = noise(4 << 20);
     let from = scratch.write("from", &content);
     let to = scratch.join("to");
     place.relay.stall_behind(1 << 20);
-    let outcome = place.copy_with(&OPTIONS[usize::from(up)..], how, up, false, &from, &to);
+    let outcome = place.copy_with(&OPTIONS, how, up, false, &from, &to);
     place.relay.never_cut();
     place.site.running.daemon.comes_to_rest();
     let what = format!("{how:?}, up {up}: {}", outcome.summary());
@@ -283,7 +282,7 @@ fn a_network_that_stands_still_ends_a_copy_and_is_told() {
 }
 
 #[test]
-fn those_that_are_quiet_say_why_a_connection_was_lost() {
+fn those_that_are_quiet_leave_out_what_ssh_says_of_a_lost_connection() {
     for (server, subsystem) in servers() {
         let place = Place::new(server, &subsystem);
         for (how, up) in [How::Scp, How::Sftp]
@@ -299,13 +298,13 @@ fn those_that_are_quiet_say_why_a_connection_was_lost() {
             let said = outcome.stderr.text();
             let what = format!("{how:?}, up {up}: {}", outcome.summary());
             assert!(outcome.status > 0, "{what}");
-            // The message of ssh, in addition to the program's about its file.
+            assert!(!said.is_empty(), "{what}");
             let causes = [
                 "Connection closed by 127.0.0.1",
                 "Connection reset",
                 "Broken pipe",
             ];
-            assert!(causes.iter().any(|cause| said.contains(cause)), "{what}");
+            assert!(!causes.iter().any(|cause| said.contains(cause)), "{what}");
         }
     }
 }
