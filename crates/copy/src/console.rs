@@ -141,6 +141,8 @@ pub(crate) struct Console {
     json: bool,
     /// The results of single files are kept.
     remembers: bool,
+    /// The word before the name of each directory that a copy enters; empty for no such lines.
+    entering: &'static str,
     started: Instant,
     progress: Progress,
     counts: Counts,
@@ -163,6 +165,7 @@ impl Console {
             show,
             json,
             remembers: json,
+            entering: "",
             started: now,
             progress: Progress::new(now),
             counts: Counts::default(),
@@ -199,6 +202,12 @@ impl Console {
 
     pub(crate) fn set_show(&mut self, show: Show) {
         self.show = show;
+    }
+
+    /// Names each directory that a copy enters on standard output, after this word, as OpenSSH's
+    /// sftp does even where it is quiet.
+    pub(crate) fn name_directories(&mut self, word: &'static str) {
+        self.entering = word;
     }
 
     /// Sets the requested limit on the rate; 0 for no limit.
@@ -596,6 +605,13 @@ impl Report for Console {
         }
         if self.remembers && self.results.len() < MAX_NAMED {
             self.results.push(result.clone());
+        }
+    }
+
+    fn enters(&mut self, path: &[u8]) {
+        if !self.entering.is_empty() {
+            self.close_line();
+            println!("{} {}", self.entering, text::name(path));
         }
     }
 

@@ -18,6 +18,26 @@ pub(crate) fn bytes(amount: u64) -> String {
     }
 }
 
+/// Bytes as OpenBSD's `fmt_scaled` writes them, which `ls -lh` of sftp uses: `1000B`, `9.9M`, `1011K`.
+pub(crate) fn scaled(amount: u64) -> String {
+    const UNITS: [char; 7] = ['B', 'K', 'M', 'G', 'T', 'P', 'E'];
+    let (mut whole, mut rest, mut unit) = (amount, 0, 0);
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        (whole, rest) = (whole / 1024, whole % 1024);
+        unit += 1;
+    }
+    let mut tenth = (10 * rest + 512) / 1024;
+    if tenth >= 10 {
+        (whole, tenth) = (whole + 1, 0);
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    match unit {
+        0 => format!("{whole}{name}"),
+        _ if whole >= 100 => format!("{}{name}", whole + u64::from(tenth >= 5)),
+        _ => format!("{whole}.{tenth}{name}"),
+    }
+}
+
 /// A time as `12:34` or `1:02:03`.
 pub(crate) fn clock(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -149,6 +169,17 @@ mod tests {
             (999 << 20, "999MB"),
         ] {
             assert_eq!(bytes(amount), text);
+        }
+        for (amount, text) in [
+            (0, "0B"),
+            (1000, "1000B"),
+            (4096, "4.0K"),
+            (102_400, "100K"),
+            (1_035_264, "1011K"),
+            (10_342_400, "9.9M"),
+            (u64::MAX, "16.0E"),
+        ] {
+            assert_eq!(scaled(amount), text);
         }
         assert_eq!(clock(61), "01:01");
         assert_eq!(clock(3723), "1:02:03");

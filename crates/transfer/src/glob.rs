@@ -237,6 +237,8 @@ pub fn expand<T: Transport>(
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found.truncate(MAX_MATCHES);
+    // As in glob(7), a slash at the end asks for directories.
+    let folders_only = pattern.ends_with(b"/") && is_pattern(pattern);
     let mut matches = Vec::new();
     for (path, listed) in found {
         if sys::signals::interrupts() > 0 {
@@ -260,6 +262,7 @@ pub fn expand<T: Transport>(
             listed,
         });
     }
+    matches.retain(|each| !folders_only || each.is_directory());
     Ok(matches)
 }
 

@@ -130,6 +130,11 @@ pub trait Report {
     /// A file is complete or has failed, possibly before it began.
     fn ends(&mut self, result: &FileResult);
 
+    /// The copy of a directory's entries begins; `path` is the directory's at the source.
+    fn enters(&mut self, path: &[u8]) {
+        let _ = path;
+    }
+
     /// The copy of a directory or another operation failed; `line` is one line.
     fn fails(&mut self, line: &str);
 

@@ -285,6 +285,88 @@ fn a_batch_ends_with_the_first_failure_that_counts() {
         let outcome = batch("rm nothing\nmkdir never\n");
         assert_eq!(outcome.status, 1, "{}", outcome.summary());
         assert!(!scratch.join("never").exists());
+        // What exists is no error; a flag that a command does not have is one.
+        let local = scratch.join("here/e");
+        let local = local.display();
+        let outcome = batch(&format!(
+            "mkdir -p p/q\nmkdir -p p/q/r/../s\nlmkdir -p {local}\nlmkdir -p {local}\nrmdir -p p\n"
+        ));
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+        assert_eq!(outcome.stderr.text(), "rmdir: Invalid flag -p\n");
+        for made in ["p/q/r", "p/q/s", "here/e"] {
+            assert!(scratch.join(made).is_dir(), "{made}");
+        }
+        let outcome = batch("mkdir -p a/../p/q\nmkdir -p new/c/x\n");
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+        let said = outcome.stderr.text();
+        assert!(said.contains("new/c\": "), "{said}");
+    });
+}
+
+/// What one run of `sftp` printed, without the ends of lines that only one of the two has, and its
+/// status.
+fn told(outcome: &Outcome) -> (String, String, i32) {
+    let text = |text: String| text.replace('\r', "");
+    let said = text(outcome.stderr.text());
+    let chatter = |line: &&str| !line.starts_with("Connected to ");
+    let said = said.lines().filter(chatter).collect::<Vec<_>>().join("\n");
+    (text(outcome.stdout.text()), said, outcome.status)
+}
+
+#[test]
+fn sftp_prints_what_openssh_s_prints() {
+    if installed("sftp").is_none() {
+        return skipped("OpenSSH's sftp", &"not installed");
+    }
+    each_server(|site, scratch| {
+        let (far, near) = (scratch.join("far"), scratch.join("near"));
+        let run = |own: bool, arguments: &[&str], input: &str| {
+            for root in [&far, &near] {
+                let _ = fs::remove_dir_all(root);
+                fs::create_dir_all(root).unwrap();
+            }
+            fs::create_dir_all(far.join("dir/sub")).unwrap();
+            for (name, len) in [("f1", 3), ("f2", 4), ("dir/x", 5), ("dir/sub/y", 6)] {
+                fs::write(far.join(name), bytes(len)).unwrap();
+            }
+            let large = fs::File::create(far.join("large")).unwrap();
+            large.set_len(1_035_264).unwrap();
+            let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            large.set_modified(old).unwrap();
+            let mut command = match own {
+                true => program(site, "sftp"),
+                false => Command::new("sftp"),
+            };
+            if !own {
+                command.arg("-S").arg(site.wrapper());
+            }
+            command.args(arguments).current_dir(&near);
+            told(&finish(&mut command, Input::Bytes(input.as_bytes())))
+        };
+        let [at, first, dir, all] = ["", "f1", "dir", "f*"].map(|name| there(&far.join(name)));
+        let commands = "ls f*\nls *\nls -1 */\nls -lh large\n@pwd\nget -r dir got\nput -r got up\n\
+                        get f* .\nchmod 600 large\nrename large other\nrm f*\nrmdir dir/none\n";
+        for (arguments, input) in [
+            (vec!["-b", "-", &at], commands),
+            (vec!["-q", &at], commands),
+            (vec![&*at], commands),
+            (vec!["-b", "-", "-N", &at], commands),
+            (vec![&*first, "got"], ""),
+            (vec![&*all, "."], ""),
+            (vec![&*all, "missing"], ""),
+            (vec!["-r", &*dir, "got"], ""),
+        ] {
+            let theirs = run(false, &arguments, input);
+            let listed = |root: &Path| {
+                let mut find = Command::new("find");
+                finish(find.arg(root).arg("-printf").arg("%P %s\n"), Input::Nothing)
+            };
+            let (files, kept) = (listed(&near).stdout.text(), listed(&far).stdout.text());
+            let ours = run(true, &arguments, input);
+            assert_eq!(ours, theirs, "{arguments:?}");
+            assert_eq!(listed(&near).stdout.text(), files, "{arguments:?}");
+            assert_eq!(listed(&far).stdout.text(), kept, "{arguments:?}");
+        }
     });
 }
 
@@ -432,12 +514,13 @@ fn a_server_of_the_old_protocol_writes_no_name_of_its_own_choice() {
     let scratch = Scratch::new();
     let into = scratch.join("into");
     fs::create_dir(&into).unwrap();
-    let get = |stream: &str, pattern: &str| {
+    let get = |stream: &str, pattern: &str, recursive: bool| {
         // It stops after as many answers as a file has.
         let script = format!("printf '{stream}'; head -c 3 >/dev/null");
         let carrier = carrier(&scratch, &script);
         let mut command = Command::new(ours::binary());
-        command.args(["scp", "-q", "-O", "-r", "-S"]).arg(carrier);
+        let flags = if recursive { "-qOrS" } else { "-qOS" };
+        command.args(["scp", flags]).arg(carrier);
         command.arg(format!("host:{pattern}")).arg(&into);
         let outcome = finish(&mut command, Input::Nothing);
         let found: Vec<String> = fs::read_dir(&into)
@@ -453,20 +536,25 @@ fn a_server_of_the_old_protocol_writes_no_name_of_its_own_choice() {
     for pattern in [
         "'a b'", "\"a b\"", "a\\ b", "a b", "$HOME/a", "$x", "`x`", "~", "~/a", ".", "*",
     ] {
-        let (outcome, found) = get(evil, pattern);
+        let (outcome, found) = get(evil, pattern, true);
         assert_eq!(outcome.status, 1, "{pattern}: {}", outcome.summary());
         let said = outcome.stderr.text();
         assert!(said.contains("does not match"), "{pattern}: {said}");
         assert_eq!(found, Vec::<String>::new(), "{pattern}");
     }
-    // A pattern that only the remote shell knows may yield one file.
+    // A pattern that only the remote shell knows may yield one item of a recursive copy.
     let two = "C0644 1 one\\nx\\0C0644 1 two\\nx\\0";
-    let (outcome, found) = get(two, "$x");
+    let (outcome, found) = get(two, "$x", true);
     assert_eq!(outcome.status, 1, "{}", outcome.summary());
     assert_eq!(found, ["one"]);
-    let (outcome, found) = get("C0644 1 a b\\nx\\0", "'a b'");
+    let (outcome, found) = get("C0644 1 a b\\nx\\0", "'a b'", true);
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     assert_eq!(found, ["a b"]);
+    for pattern in ["$(x)", "`x`", "dir/$x", "~"] {
+        let (outcome, found) = get("C0644 1 one\\nx\\0", pattern, false);
+        assert_eq!(outcome.status, 1, "{pattern}: {}", outcome.summary());
+        assert_eq!(found, Vec::<String>::new(), "{pattern}");
+    }
 }
 
 #[test]

@@ -21,13 +21,13 @@ use transfer::remote::RemoteError;
 use transfer::text;
 
 use crate::host_copy::{HostCopy, HostCopyWay};
-use crate::{AnyRemote, Console, CopyLinks, RemoteHost};
+use crate::{AnyRemote, BadLine, Console, CopyLinks, RemoteHost};
 use operand::Operand;
 use options::{LegacyRole, ScpOptions};
 
-/// Exit status when anything failed, and when the connection did.
+/// Exit status when anything failed, and when the connection did or a flag has a bad value.
 const STATUS_FAILED: i32 = 1;
-const STATUS_CONNECTION: i32 = 255;
+const STATUS_FATAL: i32 = 255;
 
 /// Why the program ends at once.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Fatal {
     fn connection(line: impl Into<String>) -> Self {
         Self {
             line: line.into(),
-            status: STATUS_CONNECTION,
+            status: STATUS_FATAL,
         }
     }
 }
@@ -58,7 +58,11 @@ pub fn run(args: Vec<OsString>) -> i32 {
     let _ = sys::signals::ignore(Signal::PIPE);
     let options = match ScpOptions::parse(args) {
         Ok(options) => options,
-        Err(why) => {
+        Err(BadLine::Value(why)) => {
+            eprintln!("scp: {why}");
+            return STATUS_FATAL;
+        }
+        Err(BadLine::Usage(why)) => {
             if !why.is_empty() {
                 eprintln!("scp: {why}");
             }
@@ -75,7 +79,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
     // A closed descriptor 0, 1 or 2 would be taken by a connection's socket.
     if sys::io::ensure_stdio().is_err() {
-        return STATUS_CONNECTION;
+        return STATUS_FATAL;
     }
     crate::note_signals();
     let show = Console::for_output(!options.way.quiet);
@@ -159,7 +163,7 @@ pub(crate) fn copy_of_host(copy: HostCopy, console: &mut Console) -> Option<(Str
         }
     };
     done.err().map(|fatal| {
-        let is_connection = fatal.status == STATUS_CONNECTION && !fatal.line.is_empty();
+        let is_connection = fatal.status == STATUS_FATAL && !fatal.line.is_empty();
         (fatal.line, is_connection)
     })
 }
@@ -284,10 +288,8 @@ fn copy_here(options: &ScpOptions, from: &OsString, to: &Path, console: &mut Con
     command.arg("--").arg(from).arg(to);
     match status_of(&mut command) {
         Ok(true) => {}
-        Ok(false) => console.error(&format!(
-            "failed to copy {}",
-            text::name(from.as_encoded_bytes())
-        )),
+        // cp has said why.
+        Ok(false) => console.count_failure(),
         Err(error) => console.error(&format!("cp: {}", text::reason(&error))),
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use flags::CommandLine;
 use transfer::options::{Options as CopyOptions, Resume};
 
-use crate::{Connector, units};
+use crate::{BadLine, Connector, units};
 
 /// The usage text.
 pub const USAGE: &str = "\
@@ -59,15 +59,18 @@ impl ScpOptions {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// What is wrong with them; empty for the usage alone.
-    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
+    /// What is wrong with them.
+    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, BadLine> {
         let mut options = Self {
             connections: 1,
             ..Self::default()
         };
         options.copy.follow_links = true;
         let line = CommandLine::new(flags::SCP, args);
-        options.operands = line.read_all(|flag, value| options.flag(flag, value))?;
+        options.operands = line.read_all(|flag, value| {
+            let taken = options.flag(flag, value);
+            taken.map_err(|why| BadLine::of(flag, why))
+        })?;
         Ok(options)
     }
 

@@ -6,7 +6,17 @@ fn each_flag_of_the_table_is_known() {
         let dashes = if flag.name.len() == 1 { "-" } else { "--" };
         let args = [format!("{dashes}{}", flag.name), "1".to_owned()];
         let parsed = ScpOptions::parse(args.map(OsString::from).to_vec());
-        let is_unknown = |why: &String| why.starts_with("unknown option");
+        let is_unknown =
+            |why: &BadLine| matches!(why, BadLine::Usage(why) if why.starts_with("unknown option"));
         assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
     }
+}
+
+#[test]
+fn a_bad_value_is_no_question_of_usage() {
+    let said =
+        |args: &[&str]| ScpOptions::parse(args.iter().map(OsString::from).collect()).unwrap_err();
+    assert!(matches!(said(&["-1"]), BadLine::Value(_)));
+    assert!(matches!(said(&["-l", "0"]), BadLine::Usage(_)));
+    assert!(matches!(said(&["-F"]), BadLine::Usage(_)));
 }

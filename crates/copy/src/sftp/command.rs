@@ -50,13 +50,15 @@ pub(super) enum SftpCommand {
     Help,
     Lcd(Option<Vec<u8>>),
     Lls(Vec<u8>),
-    Lmkdir(Vec<u8>),
+    /// Whether with what leads there (`-p`), and the path.
+    Lmkdir(bool, Vec<u8>),
     Link(Vec<u8>, Vec<u8>),
     Symlink(Vec<u8>, Vec<u8>),
     Lpwd,
     Ls(LsFlags, Option<Vec<u8>>),
     Lumask(u32),
-    Mkdir(Vec<u8>),
+    /// As `Lmkdir`.
+    Mkdir(bool, Vec<u8>),
     Progress,
     Pwd,
     Rename(Vec<u8>, Vec<u8>, bool),
@@ -66,43 +68,43 @@ pub(super) enum SftpCommand {
     Shell(Vec<u8>),
 }
 
-/// All names, with what completes their arguments.
-pub(super) const NAMES: &[(&str, Completes)] = &[
-    ("bye", Completes::Nothing),
-    ("cd", Completes::Remote),
-    ("chdir", Completes::Remote),
-    ("chgrp", Completes::Remote),
-    ("chmod", Completes::Remote),
-    ("chown", Completes::Remote),
-    ("copy", Completes::Remote),
-    ("cp", Completes::Remote),
-    ("df", Completes::Remote),
-    ("dir", Completes::Remote),
-    ("exit", Completes::Nothing),
-    ("get", Completes::Remote),
-    ("help", Completes::Nothing),
-    ("lcd", Completes::Local),
-    ("lchdir", Completes::Local),
-    ("lls", Completes::Local),
-    ("lmkdir", Completes::Local),
-    ("ln", Completes::Remote),
-    ("lpwd", Completes::Local),
-    ("ls", Completes::Remote),
-    ("lumask", Completes::Nothing),
-    ("mkdir", Completes::Remote),
-    ("mget", Completes::Remote),
-    ("mput", Completes::Local),
-    ("progress", Completes::Nothing),
-    ("put", Completes::Local),
-    ("pwd", Completes::Remote),
-    ("quit", Completes::Nothing),
-    ("reget", Completes::Remote),
-    ("rename", Completes::Remote),
-    ("reput", Completes::Local),
-    ("rm", Completes::Remote),
-    ("rmdir", Completes::Remote),
-    ("symlink", Completes::Remote),
-    ("version", Completes::Nothing),
+/// All names, with what completes their arguments, and the flags they take.
+pub(super) const NAMES: &[(&str, Completes, &str)] = &[
+    ("bye", Completes::Nothing, ""),
+    ("cd", Completes::Remote, ""),
+    ("chdir", Completes::Remote, ""),
+    ("chgrp", Completes::Remote, "h"),
+    ("chmod", Completes::Remote, "h"),
+    ("chown", Completes::Remote, "h"),
+    ("copy", Completes::Remote, ""),
+    ("cp", Completes::Remote, ""),
+    ("df", Completes::Remote, "hi"),
+    ("dir", Completes::Remote, "1Safhlnrt"),
+    ("exit", Completes::Nothing, ""),
+    ("get", Completes::Remote, "afPpRr"),
+    ("help", Completes::Nothing, ""),
+    ("lcd", Completes::Local, ""),
+    ("lchdir", Completes::Local, ""),
+    ("lls", Completes::Local, ""),
+    ("lmkdir", Completes::Local, "p"),
+    ("ln", Completes::Remote, "s"),
+    ("lpwd", Completes::Local, ""),
+    ("ls", Completes::Remote, "1Safhlnrt"),
+    ("lumask", Completes::Nothing, ""),
+    ("mkdir", Completes::Remote, "p"),
+    ("mget", Completes::Remote, "afPpRr"),
+    ("mput", Completes::Local, "afPpRr"),
+    ("progress", Completes::Nothing, ""),
+    ("put", Completes::Local, "afPpRr"),
+    ("pwd", Completes::Remote, ""),
+    ("quit", Completes::Nothing, ""),
+    ("reget", Completes::Remote, "afPpRr"),
+    ("rename", Completes::Remote, "l"),
+    ("reput", Completes::Local, "afPpRr"),
+    ("rm", Completes::Remote, ""),
+    ("rmdir", Completes::Remote, ""),
+    ("symlink", Completes::Remote, ""),
+    ("version", Completes::Nothing, ""),
 ];
 
 /// What completes a command's arguments.
@@ -119,13 +121,14 @@ type Copied = (CopyFlags, Vec<u8>, Option<Vec<u8>>);
 /// The arguments of a command.
 struct Args {
     name: String,
+    /// The flags before the first other word.
+    flags: Vec<u8>,
     words: std::collections::VecDeque<Vec<u8>>,
 }
 
 impl Args {
-    /// Takes the flags before the first other word.
-    fn flags(&mut self, known: &[u8]) -> Result<Vec<u8>, String> {
-        let mut found = Vec::new();
+    /// Takes the flags before the first other word; `known` are those of the command.
+    fn read_flags(&mut self, known: &str) -> Result<(), String> {
         while let Some(word) = self.words.front() {
             let Some(cluster) = word.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
                 break;
@@ -135,15 +138,19 @@ impl Args {
                 break;
             }
             for flag in cluster {
-                if !known.contains(flag) {
+                if !known.as_bytes().contains(flag) {
                     let flag = escape::one_line([*flag]);
                     return Err(format!("{}: Invalid flag -{flag}", self.name));
                 }
-                found.push(*flag);
+                self.flags.push(*flag);
             }
             self.words.pop_front();
         }
-        Ok(found)
+        Ok(())
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags.contains(&flag)
     }
 
     fn next(&mut self) -> Option<Vec<u8>> {
@@ -166,13 +173,11 @@ impl Args {
     }
 
     fn copy(&mut self, resume: bool) -> Result<Copied, String> {
-        let found = self.flags(b"afPpRr")?;
-        let has = |flags: &[u8]| found.iter().any(|flag| flags.contains(flag));
         let flags = CopyFlags {
-            resume: resume || has(b"a"),
-            sync: has(b"f"),
-            preserve: has(b"pP"),
-            recursive: has(b"rR"),
+            resume: resume || self.has(b'a'),
+            sync: self.has(b'f'),
+            preserve: self.has(b'p') || self.has(b'P'),
+            recursive: self.has(b'r') || self.has(b'R'),
         };
         let first = self.next().ok_or_else(|| {
             format!(
@@ -183,9 +188,8 @@ impl Args {
         Ok((flags, first, self.next().map(|path| unescaped(&path))))
     }
 
-    /// A number and a path, with `-h` before them.
+    /// The path and the number before it, and whether `-h` is given.
     fn number(&mut self, radix: u32) -> Result<(Vec<u8>, u32, bool), String> {
-        let of_link = !self.flags(b"h")?.is_empty();
         let number = self
             .next()
             .and_then(|word| u32::from_str_radix(std::str::from_utf8(&word).ok()?, radix).ok())
@@ -195,7 +199,7 @@ impl Args {
                     self.name
                 )
             })?;
-        Ok((self.one()?, number, of_link))
+        Ok((self.one()?, number, self.has(b'h')))
     }
 }
 
@@ -235,11 +239,28 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<SftpCommand>, String> {
         return Ok(None);
     };
     let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
-    let mut args = Args { name, words };
-    command(&mut args, trimmed).map(Some)
+    // Its flags are for the ls of this system.
+    if name == "lls" {
+        let rest = trimmed.get(3..).unwrap_or_default().trim_ascii();
+        return Ok(Some(SftpCommand::Lls(rest.to_vec())));
+    }
+    let known = match name.as_str() {
+        "?" => "",
+        name => {
+            let row = NAMES.iter().find(|(each, ..)| *each == name);
+            row.ok_or("Invalid command.")?.2
+        }
+    };
+    let mut args = Args {
+        name,
+        flags: Vec::new(),
+        words,
+    };
+    args.read_flags(known)?;
+    command(&mut args).map(Some)
 }
 
-fn command(args: &mut Args, line: &[u8]) -> Result<SftpCommand, String> {
+fn command(args: &mut Args) -> Result<SftpCommand, String> {
     let name = args.name.clone();
     Ok(match name.as_str() {
         "bye" | "exit" | "quit" => SftpCommand::Bye,
@@ -263,14 +284,11 @@ fn command(args: &mut Args, line: &[u8]) -> Result<SftpCommand, String> {
             let (from, to) = args.two()?;
             SftpCommand::Copy(from, to)
         }
-        "df" => {
-            let found = args.flags(b"hi")?;
-            SftpCommand::Df {
-                path: args.next(),
-                units: found.contains(&b'h'),
-                inodes: found.contains(&b'i'),
-            }
-        }
+        "df" => SftpCommand::Df {
+            path: args.next(),
+            units: args.has(b'h'),
+            inodes: args.has(b'i'),
+        },
         "get" | "mget" | "reget" => {
             let (flags, from, to) = args.copy(name == "reget")?;
             SftpCommand::Get(flags, from, to)
@@ -281,15 +299,10 @@ fn command(args: &mut Args, line: &[u8]) -> Result<SftpCommand, String> {
         }
         "help" | "?" => SftpCommand::Help,
         "lcd" | "lchdir" => SftpCommand::Lcd(args.next().map(|path| unescaped(&path))),
-        "lls" => {
-            let rest = line.get(3..).unwrap_or_default().trim_ascii();
-            SftpCommand::Lls(rest.to_vec())
-        }
-        "lmkdir" => SftpCommand::Lmkdir(unescaped(&args.one()?)),
+        "lmkdir" => SftpCommand::Lmkdir(args.has(b'p'), unescaped(&args.one()?)),
         "ln" => {
-            let symbolic = !args.flags(b"s")?.is_empty();
             let (from, to) = args.two()?;
-            match symbolic {
+            match args.has(b's') {
                 true => SftpCommand::Symlink(from, to),
                 false => SftpCommand::Link(from, to),
             }
@@ -299,10 +312,7 @@ fn command(args: &mut Args, line: &[u8]) -> Result<SftpCommand, String> {
             SftpCommand::Symlink(from, to)
         }
         "lpwd" => SftpCommand::Lpwd,
-        "ls" | "dir" => {
-            let found = args.flags(b"1Safhlnrt")?;
-            SftpCommand::Ls(ls_flags(&found), args.next())
-        }
+        "ls" | "dir" => SftpCommand::Ls(ls_flags(&args.flags), args.next()),
         "lumask" => {
             let mask = args
                 .next()
@@ -317,13 +327,12 @@ fn command(args: &mut Args, line: &[u8]) -> Result<SftpCommand, String> {
                 }
             }
         }
-        "mkdir" => SftpCommand::Mkdir(unescaped(&args.one()?)),
+        "mkdir" => SftpCommand::Mkdir(args.has(b'p'), unescaped(&args.one()?)),
         "progress" => SftpCommand::Progress,
         "pwd" => SftpCommand::Pwd,
         "rename" => {
-            let plain = !args.flags(b"l")?.is_empty();
             let (from, to) = args.two()?;
-            SftpCommand::Rename(from, to, plain)
+            SftpCommand::Rename(from, to, args.has(b'l'))
         }
         "rm" => SftpCommand::Rm(args.one()?),
         "rmdir" => SftpCommand::Rmdir(unescaped(&args.one()?)),
@@ -365,6 +374,14 @@ mod tests {
             ))
         );
         assert_eq!(
+            read("mkdir -p a/b"),
+            Some(SftpCommand::Mkdir(true, b"a/b".to_vec()))
+        );
+        assert_eq!(
+            read("lmkdir -- -p"),
+            Some(SftpCommand::Lmkdir(false, b"-p".to_vec()))
+        );
+        assert_eq!(
             read("get a trail\\ \r"),
             Some(SftpCommand::Get(
                 CopyFlags::default(),
@@ -382,7 +399,14 @@ mod tests {
             wrong("get"),
             "You must specify at least one path after a get command."
         );
-        assert_eq!(wrong("get -x a"), "get: Invalid flag -x");
+        for (name, ..) in NAMES.iter().filter(|(name, ..)| *name != "lls") {
+            let said = wrong(&format!("{name} -x a b"));
+            assert_eq!(said, format!("{name}: Invalid flag -x"));
+        }
+        assert_eq!(
+            wrong("mkdir -p"),
+            "You must specify a path after a mkdir command."
+        );
         assert_eq!(
             wrong("ln a"),
             "You must specify two paths after a ln command."

@@ -73,8 +73,9 @@ impl Sftp {
                     Resume::Never => "Fetching",
                     _ => "Resuming",
                 };
+                let mark = if each.is_directory() { "/" } else { "" };
                 let to = transfer::plan::shown(&to);
-                println!("{verb} {} to {to}", text::name(&each.path));
+                println!("{verb} {}{mark} to {to}", text::name(&each.path));
             }
             items.push(GetItem {
                 from: each.path,
@@ -83,6 +84,7 @@ impl Sftp {
             });
         }
         self.console.restart();
+        self.console.name_directories("Retrieving");
         let mut work = Get::new(options, items, 1, &mut self.console);
         if let Some(ahead) = ahead {
             work = work.with_source(ahead);
@@ -116,11 +118,16 @@ impl Sftp {
         let mut items = Vec::new();
         let mut failed = false;
         for source in sources {
-            let name = source.as_os_str().as_encoded_bytes().to_vec();
-            if let Err(error) = std::fs::metadata(&source) {
-                eprintln!("stat {}: {}", text::name(&name), text::reason(&error));
-                failed = true;
-                continue;
+            let mut name = source.as_os_str().as_encoded_bytes().to_vec();
+            match std::fs::metadata(&source) {
+                // OpenSSH marks a directory, here and in what its copy says.
+                Ok(there) if there.is_dir() && !name.ends_with(b"/") => name.push(b'/'),
+                Ok(_) => {}
+                Err(error) => {
+                    eprintln!("stat {}: {}", text::name(&name), text::reason(&error));
+                    failed = true;
+                    continue;
+                }
             }
             let to = match (into, base_name(&name)) {
                 (false, _) => target.clone(),
@@ -135,12 +142,13 @@ impl Sftp {
                 println!("{verb} {} to {}", text::name(&name), text::name(&to));
             }
             items.push(PutItem {
-                from: source,
+                from: PathBuf::from(os(&name)),
                 to,
                 fresh: false,
             });
         }
         self.console.restart();
+        self.console.name_directories("Entering");
         let mut work = Put::new(options, items, 1, &mut self.console);
         let run = self.remote.engine().run(&mut work);
         failed |= work.failures() > 0;

@@ -87,8 +87,8 @@ impl Completer for NameCompleter<'_> {
         let word = typed.get(begin..).unwrap_or_default();
         let head = typed.get(..begin).unwrap_or_default().trim();
         if head.is_empty() {
-            let names = NAMES.iter().filter(|(name, _)| name.starts_with(word));
-            let pairs = names.map(|(name, _)| Pair {
+            let names = NAMES.iter().filter(|(name, ..)| name.starts_with(word));
+            let pairs = names.map(|(name, ..)| Pair {
                 display: (*name).to_owned(),
                 replacement: format!("{name} "),
             });
@@ -97,8 +97,8 @@ impl Completer for NameCompleter<'_> {
         let command = head.split_ascii_whitespace().next().unwrap_or_default();
         let completes = NAMES
             .iter()
-            .find(|(name, _)| *name == command)
-            .map_or(Completes::Nothing, |(_, completes)| *completes);
+            .find(|(name, ..)| *name == command)
+            .map_or(Completes::Nothing, |(_, completes, _)| *completes);
         // A name of the other side follows the names that are read.
         let others = head
             .split_ascii_whitespace()

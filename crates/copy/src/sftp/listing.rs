@@ -83,7 +83,7 @@ pub(super) fn long_line(
     };
     let size = attributes.size.unwrap_or(0);
     let size = match flags.units {
-        true => crate::units::bytes(size),
+        true => crate::units::scaled(size),
         false => size.to_string(),
     };
     format!(
@@ -94,12 +94,13 @@ pub(super) fn long_line(
     )
 }
 
-/// Names in as many columns as a line holds.
-pub(super) fn columns(names: &[String], width: usize) -> String {
+/// Names in as many columns as a line holds, where each has room for `cell` characters.
+pub(super) fn columns(names: &[String], width: usize, cell: usize) -> String {
     let longest = names.iter().map(|name| name.chars().count()).max();
     let Some(longest) = longest else {
         return String::new();
     };
+    let longest = longest.max(cell);
     let columns = (width / (longest + 2)).max(1);
     let space = (width / columns).min(width);
     let mut out = String::new();
@@ -112,12 +113,24 @@ pub(super) fn columns(names: &[String], width: usize) -> String {
     out
 }
 
-/// What a pattern came to, below where we are.
+/// The room for each name of what a pattern came to: OpenSSH's columns are as wide as the whole
+/// paths, though it shows these below where we are.
+pub(super) fn cell_of_matches(matches: &[Match]) -> usize {
+    let each = matches
+        .iter()
+        .map(|each| each.path.len() + usize::from(each.is_directory()));
+    each.max().unwrap_or(0)
+}
+
+/// What a pattern came to, below where we are; directories have a slash at the end.
 pub(super) fn of_matches(matches: &[(Match, Attributes)], here: &[u8]) -> Vec<Shown> {
     matches
         .iter()
         .map(|(each, attributes)| Shown {
-            name: below(&each.path, here).to_vec(),
+            name: match each.is_directory() {
+                true => [below(&each.path, here), b"/"].concat(),
+                false => below(&each.path, here).to_vec(),
+            },
             attributes: *attributes,
         })
         .collect()
@@ -141,8 +154,25 @@ mod tests {
     #[test]
     fn columns_fill_the_line() {
         let names: Vec<String> = ["aa", "b", "c"].map(str::to_owned).to_vec();
-        assert_eq!(columns(&names, 8), "aa  b   \nc   \n");
-        assert_eq!(columns(&names, 2), "aa\nb \nc \n");
+        assert_eq!(columns(&names, 8, 0), "aa  b   \nc   \n");
+        assert_eq!(columns(&names, 2, 0), "aa\nb \nc \n");
+        assert_eq!(columns(&names[1..], 16, 6), "b       c       \n");
+    }
+
+    #[test]
+    fn what_a_pattern_came_to_is_marked_and_has_room_for_whole_paths() {
+        let directory = Attributes::with_permissions(mode::DIRECTORY);
+        let each = |path: &[u8], attributes| Match {
+            path: path.to_vec(),
+            attributes: Some(attributes),
+            listed: None,
+        };
+        let found = [each(b"/d/e", directory), each(b"/d/f1", Attributes::NONE)];
+        assert_eq!(cell_of_matches(&found), 5);
+        let with = found.map(|each| (each.clone(), each.attributes.unwrap()));
+        let shown = of_matches(&with, b"/d");
+        let names: Vec<&[u8]> = shown.iter().map(|each| each.name.as_slice()).collect();
+        assert_eq!(names, [b"e/".as_slice(), b"f1"]);
     }
 
     #[test]

@@ -19,15 +19,16 @@ use sys::signals::Signal;
 use transfer::remote::RemoteError;
 
 use crate::scp::operand::{self, Operand};
-use crate::{Connector, Console, RemoteHost};
+use crate::{BadLine, Connector, Console, RemoteHost};
 use command::SftpCommand;
 use line::Typed;
 use options::SftpOptions;
 use perform::{CommandFailure, Sftp};
 
-/// Exit status when a command of a batch failed, and when the connection did.
+/// Exit status when a command of a batch failed, and when the connection did, a flag has a bad value
+/// or there is no batch file.
 const STATUS_FAILED: i32 = 1;
-const STATUS_CONNECTION: i32 = 255;
+const STATUS_FATAL: i32 = 255;
 
 /// Longest line of a batch file, bytes.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -38,9 +39,13 @@ pub fn run(args: Vec<OsString>) -> i32 {
     let _ = sys::signals::ignore(Signal::PIPE);
     let options = match SftpOptions::parse(args) {
         Ok(options) => options,
-        Err(why) => {
+        Err(BadLine::Value(why)) => {
+            eprintln!("{why}");
+            return STATUS_FATAL;
+        }
+        Err(BadLine::Usage(why)) => {
             if !why.is_empty() {
-                eprintln!("sftp: {why}");
+                eprintln!("{why}");
             }
             eprint!("{}", options::USAGE);
             return STATUS_FAILED;
@@ -48,7 +53,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     };
     // A closed descriptor 0, 1 or 2 would be taken by a connection's socket.
     if sys::io::ensure_stdio().is_err() {
-        return STATUS_CONNECTION;
+        return STATUS_FATAL;
     }
     crate::note_signals();
     match perform(&options) {
@@ -70,6 +75,10 @@ fn destination(options: &SftpOptions) -> Result<(RemoteHost, Option<Vec<u8>>), S
     };
     if options.way.direct.is_some() {
         return Ok((RemoteHost::default(), Some(word.as_bytes().to_vec())));
+    }
+    // A path there, and one here.
+    if options.operands.len() > 2 {
+        return Err(String::new());
     }
     if let Some(parsed) = operand::uri(word, &["sftp://"]) {
         let (server, path) = parsed?;
@@ -112,28 +121,27 @@ fn perform(options: &SftpOptions) -> Result<i32, (String, i32)> {
         Some(name) if name != "-" => {
             let file = File::open(name).map_err(|error| {
                 let shown = transfer::text::name(name.as_bytes());
-                failed(format!("{} ({shown}).", transfer::text::reason(&error)))
+                let line = format!("{} ({shown}).", transfer::text::reason(&error));
+                (line, STATUS_FATAL)
             })?;
             CommandLines::Batch(Box::new(BufReader::new(file)))
         }
         _ if interactive => CommandLines::Typed(Box::default()),
         _ => CommandLines::Batch(Box::new(BufReader::new(std::io::stdin()))),
     };
-    let quiet = options.way.quiet && !options.not_quiet;
     let batch = options.batch.is_some();
+    let quiet = (options.way.quiet || batch) && !options.not_quiet;
     let way = Connector {
         interactive,
         ..options.way.clone()
     };
-    let mut remote = way
-        .connect(&server, 1)
-        .map_err(|why| (why, STATUS_CONNECTION))?;
+    let mut remote = way.connect(&server, 1).map_err(|why| (why, STATUS_FATAL))?;
     // The first question leaves with the greeting, where the server takes it.
     let start = match remote.realpath(b".") {
         Err(RemoteError::Engine(error)) => Err(error),
         start => remote.meet().map(|()| start),
     }
-    .map_err(|error| (error.to_string(), STATUS_CONNECTION))?;
+    .map_err(|error| (error.to_string(), STATUS_FATAL))?;
     if interactive {
         sys::signals::count_interrupts().map_err(|error| failed(error.to_string()))?;
     }
@@ -146,14 +154,14 @@ fn perform(options: &SftpOptions) -> Result<i32, (String, i32)> {
     let progress = !quiet && !batch;
     let mut console = Console::new("", Console::for_output(progress), false);
     console.limit_to(options.copy.limit_bytes);
-    let start = start.map_err(|error| (format!("Need cwd: {error}"), STATUS_CONNECTION))?;
+    let start = start.map_err(|error| (format!("Need cwd: {error}"), STATUS_FATAL))?;
     let mut sftp = Sftp::new(remote, start, options, console, quiet, progress);
     let result = match path {
         Some(path) => begin_at(&mut sftp, options, &path),
         None => Ok(true),
     };
     let result = match result {
-        Ok(true) => carry_out(&mut sftp, lines, batch, quiet),
+        Ok(true) => carry_out(&mut sftp, lines, batch),
         Ok(false) => Ok(0),
         Err(failure) => Err(failure),
     };
@@ -164,17 +172,18 @@ fn perform(options: &SftpOptions) -> Result<i32, (String, i32)> {
         }
         Err(CommandFailure::Said) => Ok(STATUS_FAILED),
         Err(CommandFailure::Line(line)) => Err((line, STATUS_FAILED)),
-        Err(CommandFailure::Lost(line)) => Err((line, STATUS_CONNECTION)),
+        Err(CommandFailure::Lost(line)) => Err((line, STATUS_FATAL)),
     }
 }
 
-/// Handles a path after the host: changes to a directory; fetches a file and ends.
+/// Handles a path after the host: changes to a directory, where no local path follows; fetches what
+/// the path comes to and ends.
 fn begin_at(sftp: &mut Sftp, options: &SftpOptions, path: &[u8]) -> Result<bool, CommandFailure> {
-    if sftp.goes_to(path)? {
+    let to = options.operands.get(1).map(|word| word.as_bytes().to_vec());
+    if to.is_none() && sftp.goes_to(path)? {
         return Ok(true);
     }
-    let to = options.operands.get(1).map(|word| word.as_bytes().to_vec());
-    let from = transfer::glob::escaped(path);
+    let from = sftp.source(path)?;
     sftp.perform(SftpCommand::Get(options.flags, from, to))?;
     Ok(false)
 }
@@ -208,12 +217,7 @@ fn prefixes(mut line: &[u8]) -> (&[u8], bool, bool) {
     }
 }
 
-fn carry_out(
-    sftp: &mut Sftp,
-    mut lines: CommandLines,
-    batch: bool,
-    quiet: bool,
-) -> Result<i32, CommandFailure> {
+fn carry_out(sftp: &mut Sftp, mut lines: CommandLines, batch: bool) -> Result<i32, CommandFailure> {
     loop {
         let line = match &mut lines {
             CommandLines::Typed(typed) => typed.read(sftp),
@@ -228,7 +232,7 @@ fn carry_out(
             return Ok(0);
         };
         let (command, counts, shows) = prefixes(&line);
-        if matches!(lines, CommandLines::Batch(_)) && shows && (batch || !quiet) {
+        if matches!(lines, CommandLines::Batch(_)) && shows {
             let shown = transfer::text::name(line.trim_ascii_end());
             println!("sftp> {shown}");
         }

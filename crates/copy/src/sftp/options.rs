@@ -6,7 +6,7 @@ use flags::CommandLine;
 use transfer::options::Options as CopyOptions;
 
 use super::command::CopyFlags;
-use crate::{Connector, units};
+use crate::{BadLine, Connector, units};
 
 /// The usage text.
 pub const USAGE: &str = "\
@@ -14,7 +14,7 @@ usage: sftp [-46AaCfNpqrv] [-B buffer_size] [-b batchfile] [-c cipher]
           [-D sftp_server_command] [-F ssh_config] [-i identity_file]
           [-J destination] [-l limit] [-o ssh_option] [-P port]
           [-R num_requests] [-S program] [-s subsystem | sftp_server]
-          destination
+          [-X sftp_option] destination
 ";
 
 /// The command line, understood.
@@ -35,11 +35,14 @@ impl SftpOptions {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// What is wrong with them; empty for the usage alone.
-    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
+    /// What is wrong with them.
+    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, BadLine> {
         let mut options = Self::default();
         let line = CommandLine::new(flags::SFTP, args);
-        options.operands = line.read_all(|flag, value| options.flag(flag, value))?;
+        options.operands = line.read_all(|flag, value| {
+            let taken = options.flag(flag, value);
+            taken.map_err(|why| BadLine::of(flag, why))
+        })?;
         Ok(options)
     }
 

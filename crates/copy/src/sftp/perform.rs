@@ -37,12 +37,12 @@ get [-afpR] remote [local]         Download file
 help                               Display this help text
 lcd path                           Change local directory to 'path'
 lls [ls-options [path]]            Display local directory listing
-lmkdir path                        Create local directory
+lmkdir [-p] path                   Create local directory
 ln [-s] oldpath newpath            Link remote file (-s for symlink)
 lpwd                               Print local working directory
 ls [-1afhlnrSt] [path]             Display remote directory listing
 lumask umask                       Set local umask to 'umask'
-mkdir path                         Create remote directory
+mkdir [-p] path                    Create remote directory
 progress                           Toggle display of progress meter
 put [-afpR] local [remote]         Upload file
 pwd                                Display remote working directory
@@ -159,6 +159,19 @@ impl Sftp {
         Ok(true)
     }
 
+    /// What to fetch for a path of the command line: a pattern, unless nothing fits it; then what is
+    /// there by that very name.
+    pub(super) fn source(&mut self, path: &[u8]) -> Result<Vec<u8>, CommandFailure> {
+        let literal = glob::escaped(path);
+        if literal != path {
+            let pattern = self.pattern(path);
+            if self.found(&pattern)?.is_empty() {
+                return Ok(literal);
+            }
+        }
+        Ok(path.to_vec())
+    }
+
     /// What a pattern comes to; itself, if nothing.
     pub(super) fn matches(&mut self, pattern: &[u8]) -> Result<Vec<Match>, CommandFailure> {
         let pattern = self.pattern(pattern);
@@ -237,10 +250,12 @@ impl Sftp {
                     .map_err(saying(&words))?;
             }
             SftpCommand::Ls(flags, path) => self.list(flags, path.as_deref())?,
-            SftpCommand::Mkdir(path) => {
+            SftpCommand::Mkdir(parents, path) => {
                 let path = self.absolute(&path);
-                let words = format!("remote mkdir \"{}\"", text::name(&path));
-                self.remote.mkdir(&path, 0o777).map_err(saying(&words))?;
+                match parents {
+                    true => self.make_directories(path)?,
+                    false => self.make_directory(&path)?,
+                }
             }
             SftpCommand::Rmdir(path) => {
                 let path = self.absolute(&path);
@@ -265,7 +280,7 @@ impl Sftp {
             }
             SftpCommand::Lcd(_)
             | SftpCommand::Lls(_)
-            | SftpCommand::Lmkdir(_)
+            | SftpCommand::Lmkdir(..)
             | SftpCommand::Lpwd
             | SftpCommand::Lumask(_)
             | SftpCommand::Shell(_) => perform_here(&command)?,
@@ -298,6 +313,29 @@ impl Sftp {
             )));
         }
         self.here = path;
+        Ok(())
+    }
+
+    fn make_directory(&mut self, path: &[u8]) -> Result<(), CommandFailure> {
+        let words = format!("remote mkdir \"{}\"", text::name(path));
+        self.remote.mkdir(path, 0o777).map_err(saying(&words))
+    }
+
+    /// Makes a directory with those that lead there; one that exists already is no error.
+    fn make_directories(&mut self, path: Vec<u8>) -> Result<(), CommandFailure> {
+        let mut missing = Vec::new();
+        let mut path = path;
+        while !path.is_empty() && !self.remote.is_directory(&path)? {
+            let above = above(&path).to_vec();
+            missing.push(std::mem::replace(&mut path, above));
+        }
+        for path in missing.iter().rev() {
+            let made = self.make_directory(path);
+            // `a/..` exists as soon as `a` does.
+            if made.is_err() && !self.remote.is_directory(path)? {
+                return made;
+            }
+        }
         Ok(())
     }
 
@@ -433,6 +471,7 @@ impl Sftp {
             }],
             Some(_) => self.found(&absolute)?,
         };
+        let mut cell = 0;
         let shown = match found.as_slice() {
             [] => {
                 let shown = text::name(&glob::unescaped(&absolute));
@@ -450,7 +489,7 @@ impl Sftp {
                     .list(&one.path, true, suspects)
                     .map_err(saying(&words))?;
                 let prefix = match path {
-                    None | Some(b"." | b"./") => b"".as_slice(),
+                    None => b"".as_slice(),
                     Some([b'/', ..]) => &one.path,
                     Some(_) => listing::below(&one.path, &self.here),
                 };
@@ -462,8 +501,9 @@ impl Sftp {
                     if sys::signals::interrupts() > 0 {
                         break;
                     }
-                    if let Some(listed) = each.listed {
-                        with.push((each.clone(), listed));
+                    // What a link leads to, as OpenSSH shows it here; the link if that is nothing.
+                    if let Some(known) = each.attributes.or(each.listed) {
+                        with.push((each.clone(), known));
                         continue;
                     }
                     match self.remote.lstat(&each.path) {
@@ -472,6 +512,7 @@ impl Sftp {
                         Err(_) => with.push((each.clone(), Attributes::NONE)),
                     }
                 }
+                cell = listing::cell_of_matches(found);
                 let here = match pattern.first() {
                     Some(b'/') => Vec::new(),
                     _ => self.here.clone(),
@@ -481,10 +522,16 @@ impl Sftp {
                 shown
             }
         };
-        self.print(&shown, flags)
+        self.print(&shown, flags, cell)
     }
 
-    fn print(&mut self, shown: &[Shown], flags: LsFlags) -> Result<(), CommandFailure> {
+    /// Prints entries, in columns for names of at least `cell` characters.
+    fn print(
+        &mut self,
+        shown: &[Shown],
+        flags: LsFlags,
+        cell: usize,
+    ) -> Result<(), CommandFailure> {
         use std::io::Write;
         let mut out = String::new();
         if flags.long {
@@ -514,7 +561,7 @@ impl Sftp {
                     out.push('\n');
                 }
             } else {
-                out = listing::columns(&names, width);
+                out = listing::columns(&names, width, cell);
             }
         }
         // A reader that left has seen enough.
@@ -551,6 +598,16 @@ fn below(here: &[u8], pattern: &[u8]) -> Vec<u8> {
     match pattern.first() {
         Some(b'/') => pattern.to_vec(),
         _ => joined(&glob::escaped(here), pattern),
+    }
+}
+
+/// The directory of an absolute path; empty for the root's.
+fn above(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    let parent = path.get(..slash.unwrap_or(0)).unwrap_or_default();
+    match parent {
+        b"" if path != b"/" => b"/",
+        parent => parent,
     }
 }
 
@@ -613,9 +670,11 @@ fn perform_here(command: &SftpCommand) -> Result<(), CommandFailure> {
             line.extend_from_slice(args);
             shell(Some(&line))?;
         }
-        SftpCommand::Lmkdir(path) => {
+        SftpCommand::Lmkdir(parents, path) => {
             let shown = text::name(path);
-            std::fs::create_dir(os(path)).map_err(failed(format!(
+            let mut builder = std::fs::DirBuilder::new();
+            let made = builder.recursive(*parents).create(os(path));
+            made.map_err(failed(format!(
                 "Couldn't create local directory \"{shown}\""
             )))?;
         }

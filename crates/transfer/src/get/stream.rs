@@ -396,6 +396,7 @@ impl Get<'_> {
         if let Some(dir) = self.dirs.get_mut(parent) {
             dir.left += 1;
         }
+        self.files.report.enters(&from);
         let found = Found {
             item: Item {
                 from,

@@ -259,6 +259,7 @@ impl Get<'_> {
                 return;
             }
         }
+        self.files.report.enters(&found.item.from);
         let id = self.dirs.insert(DownloadDir::new(found, attributes, fresh));
         match streams {
             true => self.begin_stream(id, session),

@@ -295,6 +295,7 @@ impl Put<'_> {
             let from = self.dirs.get(id)?.from.clone();
             match Directory::of_path(&from) {
                 Ok(entries) => {
+                    self.files.report.enters(from.as_os_str().as_bytes());
                     self.listing = Some(Listing { dir: id, entries });
                 }
                 Err(error) => {
