@@ -394,8 +394,7 @@ fn read_private(path: &Path, is_stdin: bool) -> Result<Zeroizing<Vec<u8>>, Faile
         read.map_err(loading)?;
         return Ok(bytes);
     }
-    let follow = sys::file::FollowLinks::Follow;
-    let file = sys::file::open_regular(path, follow).map_err(|error| {
+    let file = sys::file::open_named(path).map_err(|error| {
         eprintln!("{shown}: {}", reason(&error.to_string()));
         Failed
     })?;

@@ -96,14 +96,10 @@ fn debug(options: &AddOptions, message: fmt::Arguments<'_>) {
 /// Runs the program on its arguments, without its own name; gives its exit status.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
-    let mut connection = match connect() {
-        Ok(connection) => connection,
-        Err(message) => {
-            eprintln!("{message}");
-            return STATUS_NO_AGENT;
-        }
-    };
-    let done = options::parse(args).and_then(|options| perform(&mut connection, &options));
+    let done = options::parse(args).and_then(|options| {
+        let mut connection = connect()?;
+        perform(&mut connection, &options)
+    });
     match done {
         Ok(Ok(())) => 0,
         Ok(Err(Failed)) => STATUS_FAILED,
@@ -117,14 +113,21 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn connect() -> Result<AgentConnection, String> {
-    let path = std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty());
-    let Some(path) = path else {
-        return Err("Could not open a connection to your authentication agent.".to_owned());
+fn connect() -> Result<AgentConnection, AddFailure> {
+    let failed = |message: String| AddFailure {
+        status: STATUS_NO_AGENT,
+        ..AddFailure::failed(message)
     };
+    let path = std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty());
+    let path = path.ok_or_else(|| {
+        failed("Could not open a connection to your authentication agent.".to_owned())
+    })?;
     UnixStream::connect(path)
         .map(AgentClient::new)
-        .map_err(|error| format!("Error connecting to agent: {}", reason(&error.to_string())))
+        .map_err(|error| {
+            let why = reason(&error.to_string());
+            failed(format!("Error connecting to agent: {why}"))
+        })
 }
 
 fn perform(

@@ -97,14 +97,22 @@ impl Whose {
     }
 
     fn command(self, role: &str) -> Command {
-        match self {
-            Self::Theirs => Command::new(format!("ssh-{role}")),
-            Self::Ours => {
-                let mut command = Command::new(std::env::current_exe().expect("this program"));
-                command.env(ROLE, role);
-                command
-            }
+        let program = match self {
+            Self::Theirs => PathBuf::from(format!("ssh-{role}")),
+            Self::Ours => std::env::current_exe().expect("this program"),
+        };
+        let mut command = match role {
+            // In a session of its own: passphrases are asked for at the terminal, if there is one.
+            "add" => Command::new("setsid"),
+            _ => Command::new(&program),
+        };
+        if role == "add" {
+            command.arg("--wait").arg(program);
         }
+        if self == Self::Ours {
+            command.env(ROLE, role);
+        }
+        command
     }
 }
 

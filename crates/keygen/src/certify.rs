@@ -22,7 +22,7 @@ pub(super) struct Certifying<'a> {
     algorithm: Option<&'a str>,
     kind: CertificateKind,
     key_id: &'a str,
-    principals: &'a [String],
+    principals: Vec<String>,
     validity: Option<&'a str>,
     serial: Serial,
     grants: &'a [String],
@@ -32,7 +32,7 @@ pub(super) struct Certifying<'a> {
 
 impl<'a> Certifying<'a> {
     /// # Errors
-    /// If there is no key id.
+    /// If there is no key id, or a principal without a name.
     pub(super) fn new(authority: &'a Path, flags: &'a Flags) -> Result<Self, KeygenFailure> {
         let key_id = flags.text("I").ok_or(KeygenFailure::new(
             "Must specify key id (-I) when certifying",
@@ -47,7 +47,7 @@ impl<'a> Certifying<'a> {
                 CertificateKind::User
             },
             key_id,
-            principals: &flags.principals,
+            principals: flags.text("n").map_or(Ok(Vec::new()), principals)?,
             validity: flags.text("V"),
             serial: flags.serial,
             grants: &flags.settings,
@@ -57,6 +57,16 @@ impl<'a> Certifying<'a> {
     }
 }
 
+/// The principals of `-n`, separated by commas. An empty name is an error, because what was meant to
+/// stand there (a variable of a script) is missing.
+fn principals(list: &str) -> Result<Vec<String>, KeygenFailure> {
+    let named = |name: &str| match name {
+        "" => Err(KeygenFailure::new("Empty principal name")),
+        name => Ok(name.to_owned()),
+    };
+    list.split(',').map(named).collect()
+}
+
 /// Signs every public key that is named.
 pub(super) fn sign(work: &Certifying<'_>) -> Result<(), KeygenFailure> {
     let now = sys::time::realtime_seconds();
@@ -64,7 +74,7 @@ pub(super) fn sign(work: &Certifying<'_>) -> Result<(), KeygenFailure> {
         Some(text) => parse_validity(text, now)?,
         None => (0, u64::MAX),
     };
-    let grants = Grants::parse(work.grants)?;
+    let grants = Grants::parse(work.grants, work.kind)?;
     if work.principals.is_empty() {
         eprintln!("Warning: certificate will contain no principals (-n)");
     }
@@ -86,11 +96,11 @@ pub(super) fn sign(work: &Certifying<'_>) -> Result<(), KeygenFailure> {
             serial,
             kind: work.kind,
             key_id: work.key_id.to_owned(),
-            principals: work.principals.to_vec(),
+            principals: work.principals.clone(),
             valid_after,
             valid_before,
             critical_options: grants.critical.clone(),
-            extensions: grants.extensions(work.kind),
+            extensions: grants.extensions(),
         };
         let certificate = fields
             .sign_with(&authority, |message| signer.sign(algorithm, message))
@@ -131,7 +141,7 @@ fn load_authority(
     if let Some(library) = access.token_library {
         return tokens::authority(library, path);
     }
-    let authority = files::load_private(path, access.passphrase, "Enter passphrase: ")
+    let authority = files::load_private(path, access.passphrase)
         .map_err(|error| show::cannot_load(path, &error))?
         .key;
     let public = authority.public().clone();
@@ -195,7 +205,8 @@ pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), KeygenF
     let bad = || KeygenFailure::new(format!("Invalid certificate life specification {text}"));
     let bad_time =
         |which: &str, text: &str| KeygenFailure::new(format!("Invalid {which} time \"{text}\""));
-    let (after, before) = match text.split_once(':') {
+    let interval = text.split_once(':');
+    let (after, before) = match interval.filter(|(from, to)| !from.is_empty() && !to.is_empty()) {
         Some((from, to)) => {
             let after = match from {
                 "always" => 0,
@@ -238,6 +249,7 @@ fn point(text: &str, now: u64) -> Option<u64> {
 struct Grants {
     permitted: Vec<Permission>,
     no_touch: bool,
+    verify: bool,
     critical: Vec<CertificateOption>,
     extra: Vec<CertificateOption>,
     force_command: bool,
@@ -245,10 +257,15 @@ struct Grants {
 }
 
 impl Grants {
-    fn parse(options: &[String]) -> Result<Self, KeygenFailure> {
+    /// Without options a user gets every permission, and a host, for which they mean nothing, none.
+    fn parse(options: &[String], kind: CertificateKind) -> Result<Self, KeygenFailure> {
         let mut grants = Self {
-            permitted: Permission::ALL.to_vec(),
+            permitted: match kind {
+                CertificateKind::User => Permission::ALL.to_vec(),
+                CertificateKind::Host => Vec::new(),
+            },
             no_touch: false,
+            verify: false,
             critical: Vec::new(),
             extra: Vec::new(),
             force_command: false,
@@ -257,6 +274,10 @@ impl Grants {
         for option in options {
             grants.apply(option)?;
         }
+        if grants.verify {
+            let required = CertificateOption::flag(VERIFY_REQUIRED);
+            add_once(&mut grants.critical, required);
+        }
         Ok(grants)
     }
 
@@ -264,6 +285,8 @@ impl Grants {
         let lower = option.to_ascii_lowercase();
         if lower == "clear" {
             self.permitted.clear();
+            self.no_touch = false;
+            self.verify = false;
             return Ok(());
         }
         let named =
@@ -283,7 +306,8 @@ impl Grants {
         match lower.as_str() {
             NO_TOUCH_REQUIRED => self.no_touch = true,
             "touch-required" => self.no_touch = false,
-            VERIFY_REQUIRED => self.critical.push(CertificateOption::flag(VERIFY_REQUIRED)),
+            VERIFY_REQUIRED => self.verify = true,
+            "no-verify-required" => self.verify = false,
             _ => return self.apply_with_value(option),
         }
         Ok(())
@@ -300,53 +324,63 @@ impl Grants {
             }
             Ok(())
         };
-        match (name, value) {
-            (FORCE_COMMAND, Some(command)) if !command.is_empty() => {
+        let name = name.to_ascii_lowercase();
+        match (name.as_str(), value) {
+            (FORCE_COMMAND | SOURCE_ADDRESS, Some("")) => {
+                return Err(KeygenFailure::new(format!("Empty {name} option")));
+            }
+            (FORCE_COMMAND, Some(command)) => {
                 once(&mut self.force_command)?;
                 self.critical
-                    .push(CertificateOption::with_text(name, command));
+                    .push(CertificateOption::with_text(FORCE_COMMAND, command));
             }
             (SOURCE_ADDRESS, Some(list)) => {
                 once(&mut self.source_address)?;
                 address::CidrList::parse(list)
                     .map_err(|_| KeygenFailure::new("Invalid source-address list"))?;
-                self.critical.push(CertificateOption::with_text(name, list));
+                self.critical
+                    .push(CertificateOption::with_text(SOURCE_ADDRESS, list));
             }
-            _ => {
-                let custom = |name: &str| match value {
-                    Some(value) => CertificateOption::with_text(name, value),
-                    None => CertificateOption::flag(name),
-                };
-                if let Some(name) = strip(name, "critical:") {
-                    self.critical.push(custom(name));
-                } else if let Some(name) = strip(name, "extension:") {
-                    self.extra.push(custom(name));
-                } else {
-                    return Err(KeygenFailure::new(format!(
-                        "Unsupported certificate option \"{option}\""
-                    )));
-                }
-            }
+            _ => return self.apply_custom(option),
         }
         Ok(())
     }
 
-    fn extensions(&self, kind: CertificateKind) -> Vec<CertificateOption> {
+    /// `critical:NAME=VALUE` and `extension:NAME=VALUE`, or without a value.
+    fn apply_custom(&mut self, option: &str) -> Result<(), KeygenFailure> {
+        let unsupported =
+            || KeygenFailure::new(format!("Unsupported certificate option \"{option}\""));
+        let (kind, custom) = option.split_once(':').ok_or_else(unsupported)?;
+        let options = match kind.to_ascii_lowercase().as_str() {
+            "critical" => &mut self.critical,
+            "extension" => &mut self.extra,
+            _ => return Err(unsupported()),
+        };
+        let (name, custom) = match custom.split_once('=') {
+            Some((name, value)) => (name, CertificateOption::with_text(name, value)),
+            None => (custom, CertificateOption::flag(custom)),
+        };
+        if name.is_empty() {
+            return Err(unsupported());
+        }
+        add_once(options, custom);
+        Ok(())
+    }
+
+    fn extensions(&self) -> Vec<CertificateOption> {
+        let permitted = self.permitted.iter().map(|each| each.extension());
+        let no_touch = self.no_touch.then_some(NO_TOUCH_REQUIRED);
         let mut extensions = self.extra.clone();
-        if kind == CertificateKind::User {
-            extensions.extend(
-                self.permitted
-                    .iter()
-                    .map(|each| CertificateOption::flag(each.extension())),
-            );
-            if self.no_touch {
-                extensions.push(CertificateOption::flag(NO_TOUCH_REQUIRED));
-            }
+        for name in permitted.chain(no_touch) {
+            add_once(&mut extensions, CertificateOption::flag(name));
         }
         extensions
     }
 }
 
-fn strip<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
-    name.strip_prefix(prefix).filter(|rest| !rest.is_empty())
+/// Adds an option that is not there yet: a certificate must not have one twice.
+fn add_once(options: &mut Vec<CertificateOption>, option: CertificateOption) {
+    if !options.contains(&option) {
+        options.push(option);
+    }
 }

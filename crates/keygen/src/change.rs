@@ -38,7 +38,8 @@ pub(super) fn passphrase(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
             reason(&error)
         )));
     }
-    let file = files::load_private(&path, change.old_passphrase, "Enter old passphrase: ")
+    let file = read(&path)
+        .and_then(|file| file.private_asking(change.old_passphrase, "Enter old passphrase: "))
         .map_err(|error| {
             KeygenFailure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
         })?;
@@ -57,14 +58,7 @@ pub(super) fn passphrase(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
             first
         }
     };
-    let text = files::private_text(change.form, &file.key, &file.comment, &new)?;
-    files::save_private(&path, &text).map_err(|error| {
-        KeygenFailure::refused(format!(
-            "Saving key \"{}\" failed: {}.",
-            shown(&path),
-            reason(&error)
-        ))
-    })?;
+    files::write_private(change.form, &path, &file.key, &file.comment, &new)?;
     println!("Your identification has been saved with the new passphrase.");
     Ok(())
 }
@@ -79,14 +73,16 @@ pub(super) fn comment(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
     let path = files::identity(change.identity)?;
     let given = change.old_passphrase.or(change.new_passphrase);
     let mut used = Zeroizing::new(given.unwrap_or_default().to_vec());
-    let file = match files::load_private(&path, Some(&used), "") {
+    let key_file = read(&path).map_err(|error| cannot_load(&path, &error.0))?;
+    let file = match key_file.private(Some(&used)) {
         Ok(file) => file,
         Err(error) if given.is_some() || !error.0.contains("incorrect passphrase") => {
             return Err(cannot_load(&path, &error.0));
         }
         Err(_) => {
             let asked = console::passphrase("Enter passphrase: ")?;
-            let file = files::load_private(&path, Some(&asked), "")
+            let file = key_file
+                .private(Some(&asked))
                 .map_err(|error| cannot_load(&path, &error.0))?;
             used = asked;
             file
@@ -106,14 +102,7 @@ pub(super) fn comment(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
         return Ok(());
     }
     let passphrase: &[u8] = if file.encrypted { &used } else { &[] };
-    let text = files::private_text(change.form, &file.key, &new, passphrase)?;
-    files::save_private(&path, &text).map_err(|error| {
-        KeygenFailure::refused(format!(
-            "Saving key \"{}\" failed: {}",
-            shown(&path),
-            reason(&error)
-        ))
-    })?;
+    files::write_private(change.form, &path, &file.key, &new, passphrase)?;
     let public = PresentedKey::from(file.key.public().clone());
     files::save_public(&files::public_path(&path), &public, &new)?;
     if new.is_empty() {
@@ -122,6 +111,15 @@ pub(super) fn comment(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
         println!("Comment '{new}' applied");
     }
     Ok(())
+}
+
+/// Reads a key file that is to be changed: a pipe cannot be written back to.
+fn read(path: &std::path::Path) -> Result<files::KeyFile<'_>, files::LoadError> {
+    let file = files::KeyFile::read(path)?;
+    match file.is_regular {
+        true => Ok(file),
+        false => Err(files::LoadError("not a regular file".to_owned())),
+    }
 }
 
 fn cannot_load(path: &std::path::Path, why: &str) -> KeygenFailure {

@@ -1,6 +1,6 @@
-//! Questions to the person: passphrases without echo, lines with. When standard input is no
-//! terminal, the answers are read from there, one a line; passphrases come from the program of
-//! `SSH_ASKPASS` where the environment wants it.
+//! Questions to the person: passphrases without echo at the controlling terminal, lines with echo at
+//! standard input. Passphrases come from the program of `SSH_ASKPASS` where the environment wants it,
+//! and from standard input, one a line, where there is no terminal.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,34 +8,56 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::KeygenFailure;
+use sys::terminal::PromptError;
 use transfer::plan::shown;
 
 /// Longest answer on standard input, in bytes.
 const MAX_ANSWER_BYTES: usize = 8192;
 
-/// A passphrase.
+/// A passphrase; empty if there is no answer.
 pub(super) fn passphrase(prompt: &str) -> Result<Zeroizing<Vec<u8>>, KeygenFailure> {
-    if let Some(answer) = client::prompt::by_askpass(prompt) {
-        Ok(answer.unwrap_or_default())
-    } else if sys::io::is_terminal(sys::io::stdin()) {
-        sys::terminal::prompt_secret(prompt)
-            .map_err(|error| KeygenFailure::new(format!("Cannot read passphrase: {error}")))
-    } else {
-        eprint!("{prompt}");
-        Ok(read_line()?.unwrap_or_default())
-    }
+    Ok(answer(prompt)?.unwrap_or_default())
 }
 
-/// A new passphrase, asked for twice until both are the same.
-pub(super) fn new_passphrase(first_prompt: &str) -> Result<Zeroizing<Vec<u8>>, KeygenFailure> {
+/// A passphrase; `None` if standard input has ended or askpass gave none. The terminal comes before
+/// standard input, which may be the data to sign or a list that a loop reads (`... | while read`).
+fn answer(prompt: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeygenFailure> {
+    if let Some(answer) = client::prompt::by_askpass(prompt) {
+        return Ok(answer);
+    }
+    let answered = match sys::terminal::prompt_secret(prompt) {
+        Err(PromptError::NoTerminal) if sys::io::is_terminal(sys::io::stdin()) => {
+            sys::terminal::prompt::ask_on(sys::io::stdin(), prompt, false)
+        }
+        Err(PromptError::NoTerminal) => {
+            eprint!("{prompt}");
+            return read_line();
+        }
+        answered => answered,
+    };
+    let failed = |error| KeygenFailure::new(format!("Cannot read passphrase: {error}"));
+    answered.map(Some).map_err(failed)
+}
+
+/// The new passphrase of the key at `path`, asked for twice until both are the same. Where nobody
+/// answers any more, there is no key: ssh-keygen takes two missing answers for an empty passphrase,
+/// also after others that did not match.
+pub(super) fn new_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeygenFailure> {
+    let name = shown(path);
+    let prompt = format!("Enter passphrase for \"{name}\" (empty for no passphrase): ");
+    let mut first = answer(&prompt)?;
     loop {
-        let first = passphrase(first_prompt)?;
-        let second = passphrase("Enter same passphrase again: ")?;
-        if first == second {
-            return Ok(first);
+        let second = answer("Enter same passphrase again: ")?;
+        let is_over = second.is_none();
+        if first.clone().unwrap_or_default() == second.unwrap_or_default() {
+            return Ok(first.unwrap_or_default());
         }
         println!("Passphrases do not match.  Try again.");
-        if !sys::io::is_terminal(sys::io::stdin()) {
+        if is_over {
+            return Err(KeygenFailure::refused(""));
+        }
+        first = answer(&prompt)?;
+        if first.is_none() {
             return Err(KeygenFailure::refused(""));
         }
     }

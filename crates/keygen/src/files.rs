@@ -8,12 +8,18 @@ use keys::private_file::{
 };
 use keys::public_file::{self, PublicKeyFile};
 use keys::{KeyType, PresentedKey, PrivateKey};
-use sys::file::FollowLinks;
+use sys::file::RewriteMode;
 use zeroize::Zeroizing;
 
 use super::options::{Format, IdentityChoice, KeyFileForm};
 use super::{KeygenFailure, console, reason};
 use transfer::plan::shown;
+
+/// Permissions of public keys, certificates and other files without a secret.
+pub(super) const PUBLIC: RewriteMode = RewriteMode::Kept(0o644);
+
+/// Shortest passphrase for a file in one of OpenSSL's formats, in bytes, as in ssh-keygen.
+const MIN_PEM_PASSPHRASE_BYTES: usize = 5;
 
 /// The home directory: the account's, as ssh-keygen takes it, else `HOME`.
 pub(super) fn home() -> PathBuf {
@@ -60,45 +66,109 @@ pub(super) fn public_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Reads a file whole; regular files only, so that a FIFO does not block.
+/// Reads a file whole; also a pipe, which a command line may name (`<(...)`, `/dev/stdin`).
 pub(super) fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    sys::file::read_bounded(path, private_file::MAX_FILE_BYTES, FollowLinks::Follow)
-        .map(Zeroizing::new)
+    KeyFile::read(path).map(|file| file.bytes)
 }
 
-/// Loads a private key. `given` is its passphrase where the command line has one; otherwise
-/// the person is asked with `prompt` if it needs one.
-///
-/// # Errors
-/// The text that ssh-keygen prints after `Load key "…": `.
-pub(super) fn load_private(
-    path: &Path,
-    given: Option<&[u8]>,
-    prompt: &str,
-) -> Result<PrivateKeyFile, LoadError> {
-    let handle = sys::file::open_regular(path, FollowLinks::Follow).map_err(LoadError::from)?;
-    if let Some(mode) = sys::file::too_open_for_a_key(&handle).map_err(LoadError::from)? {
-        warn_too_open(path, mode);
-        return Err(LoadError("bad permissions".to_owned()));
+/// A key file that has been read: once only, because a pipe gives its content once.
+pub(super) struct KeyFile<'a> {
+    path: &'a Path,
+    bytes: Zeroizing<Vec<u8>>,
+    /// The mode of a file of this user that others can read.
+    too_open: Option<u32>,
+    /// False for a pipe or a device, which a changed key cannot be written back to.
+    pub(super) is_regular: bool,
+}
+
+impl<'a> KeyFile<'a> {
+    pub(super) fn read(path: &'a Path) -> io::Result<Self> {
+        let handle = sys::file::open_named(path)?;
+        Ok(Self {
+            path,
+            too_open: sys::file::too_open_for_a_key(&handle)?,
+            is_regular: handle.metadata()?.is_file(),
+            bytes: sys::file::read_file_bounded(&handle, private_file::MAX_FILE_BYTES)
+                .map(Zeroizing::new)?,
+        })
     }
-    let file = sys::file::read_file_bounded(&handle, private_file::MAX_FILE_BYTES)
-        .map(Zeroizing::new)
-        .map_err(LoadError::from)?;
-    if let Some(warning) = private_file::slow_warning(&file) {
-        eprintln!("Load key \"{}\": {warning}", path.display());
+
+    /// What was read from a file of which only the public key is wanted.
+    pub(super) fn of(path: &'a Path, bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self {
+            path,
+            bytes,
+            too_open: None,
+            is_regular: false,
+        }
     }
-    match private_file::parse(&file, None) {
-        Err(PrivateFileError::NeedsPassphrase) => match given {
-            Some(passphrase) => private_file::parse(&file, Some(passphrase)),
-            None => {
-                let passphrase =
-                    console::passphrase(prompt).map_err(|failure| LoadError(failure.message))?;
-                private_file::parse(&file, Some(&passphrase))
-            }
-        },
-        other => other,
+
+    pub(super) fn is_private_key(&self) -> bool {
+        private_file::is_private_key(&self.bytes)
     }
-    .map_err(|error| LoadError::from(&error))
+
+    /// The private key. `given` is its passphrase where the command line has one; otherwise the
+    /// person is asked if it needs one.
+    ///
+    /// # Errors
+    /// The text that ssh-keygen prints after `Load key "…": `.
+    pub(super) fn private(&self, given: Option<&[u8]>) -> Result<PrivateKeyFile, LoadError> {
+        let prompt = format!("Enter passphrase for \"{}\": ", shown(self.path));
+        self.private_asking(given, &prompt)
+    }
+
+    /// As [`Self::private`], with another question.
+    pub(super) fn private_asking(
+        &self,
+        given: Option<&[u8]>,
+        prompt: &str,
+    ) -> Result<PrivateKeyFile, LoadError> {
+        if let Some(mode) = self.too_open {
+            warn_too_open(self.path, mode);
+            return Err(LoadError("bad permissions".to_owned()));
+        }
+        if let Some(warning) = private_file::slow_warning(&self.bytes) {
+            eprintln!("Load key \"{}\": {warning}", self.path.display());
+        }
+        match private_file::parse(&self.bytes, None) {
+            Err(PrivateFileError::NeedsPassphrase) => match given {
+                Some(passphrase) => private_file::parse(&self.bytes, Some(passphrase)),
+                None => {
+                    let passphrase = console::passphrase(prompt)
+                        .map_err(|failure| LoadError(failure.message))?;
+                    private_file::parse(&self.bytes, Some(&passphrase))
+                }
+            },
+            other => other,
+        }
+        .map_err(|error| LoadError::from(&error))
+    }
+
+    /// The public key of a file of either kind, without a passphrase: the private key's own public
+    /// half, or the file with `.pub` appended.
+    pub(super) fn public(&self) -> Result<PublicKeyFile, LoadError> {
+        if !self.is_private_key() {
+            return public_file::parse(&self.bytes)
+                .map_err(|_| LoadError("invalid format".to_owned()));
+        }
+        let beside = load_public_file(&public_path(self.path));
+        match (private_file::parse_public(&self.bytes), beside) {
+            (Ok(key), Ok(beside)) if beside.key.key() == &key => Ok(beside),
+            (Ok(key), _) => Ok(PublicKeyFile {
+                key: key.into(),
+                comment: private_file::parse(&self.bytes, None)
+                    .map(|file| file.comment)
+                    .unwrap_or_default(),
+            }),
+            (Err(_), Ok(beside)) => Ok(beside),
+            (Err(error), Err(_)) => Err(LoadError::from(&error)),
+        }
+    }
+}
+
+/// Loads a private key, as [`KeyFile::private`].
+pub(super) fn load_private(path: &Path, given: Option<&[u8]>) -> Result<PrivateKeyFile, LoadError> {
+    KeyFile::read(path)?.private(given)
 }
 
 /// Why a key was not loaded, in ssh-keygen's words.
@@ -133,46 +203,38 @@ pub(super) fn load_public_file(path: &Path) -> Result<PublicKeyFile, LoadError> 
     public_file::parse(&file).map_err(|_| LoadError("invalid format".to_owned()))
 }
 
-/// The public key of a file of either kind, without a passphrase: the private key's own public
-/// half, or the file with `.pub` appended, which may exist alone (the key is in an agent).
+/// The public key of a file of either kind, as [`KeyFile::public`], or of the file with `.pub`
+/// appended, which may exist alone (the key is in an agent).
 pub(super) fn load_public(path: &Path) -> Result<PublicKeyFile, LoadError> {
-    let file = match read(path) {
-        Ok(file) => file,
-        Err(error) => {
-            return load_public_file(&public_path(path)).map_err(|_| LoadError::from(error));
-        }
-    };
-    if private_file::is_private_key(&file) {
-        let beside = load_public_file(&public_path(path));
-        return match (private_file::parse_public(&file), beside) {
-            (Ok(key), Ok(beside)) if beside.key.key() == &key => Ok(beside),
-            (Ok(key), _) => Ok(PublicKeyFile {
-                key: key.into(),
-                comment: private_file::parse(&file, None)
-                    .map(|file| file.comment)
-                    .unwrap_or_default(),
-            }),
-            (Err(_), Ok(beside)) => Ok(beside),
-            (Err(error), Err(_)) => Err(LoadError::from(&error)),
-        };
+    match KeyFile::read(path) {
+        Ok(file) => file.public(),
+        Err(error) => load_public_file(&public_path(path)).map_err(|_| LoadError::from(error)),
     }
-    public_file::parse(&file).map_err(|_| LoadError("invalid format".to_owned()))
 }
 
-/// The text of a private key file in the form that the flags ask for.
-pub(super) fn private_text(
+/// Writes a private key file in the form that the flags ask for.
+///
+/// # Errors
+/// If it cannot be written, or in OpenSSL's formats if the passphrase is short: they derive the key
+/// from it with little work.
+pub(super) fn write_private(
     form: KeyFileForm,
+    path: &Path,
     key: &PrivateKey,
     comment: &str,
     passphrase: &[u8],
-) -> Result<Zeroizing<String>, KeygenFailure> {
+) -> Result<(), KeygenFailure> {
+    let failed =
+        |why: &str| KeygenFailure::refused(format!("Saving key \"{}\" failed: {why}", shown(path)));
+    let format = form.format.filter(|format| has_format(key, *format));
+    if format.is_some() && (1..MIN_PEM_PASSPHRASE_BYTES).contains(&passphrase.len()) {
+        return Err(failed("passphrase is too short (minimum five characters)"));
+    }
     let passphrase = Some(passphrase);
-    let written = match form.format {
-        Some(Format::Pem) if keys_have_pem(key) => private_file::write_pem(key, passphrase),
-        Some(Format::Pkcs8) if keys_have_pem(key) || key.key_type() == KeyType::Ed25519 => {
-            private_file::write_pkcs8(key, passphrase)
-        }
-        _ => {
+    let written = match format {
+        Some(Format::Pem) => private_file::write_pem(key, passphrase),
+        Some(_) => private_file::write_pkcs8(key, passphrase),
+        None => {
             let protection = OpensshProtection {
                 cipher: form.cipher.unwrap_or_default(),
                 rounds: form.rounds.unwrap_or(DEFAULT_KDF_ROUNDS),
@@ -180,23 +242,24 @@ pub(super) fn private_text(
             private_file::write_openssh_with(key, comment, passphrase, &protection)
         }
     };
-    written.map_err(|error| KeygenFailure::new(error.to_string()))
-}
-
-/// Types that OpenSSL's traditional format has; the others stay in OpenSSH's under `-m PEM`.
-fn keys_have_pem(key: &PrivateKey) -> bool {
-    matches!(
-        key.key_type(),
-        KeyType::Rsa | KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521
-    )
-}
-
-/// Writes a private key: 0600 from the first byte, in place of an old one at once.
-pub(super) fn save_private(path: &Path, text: &str) -> io::Result<()> {
-    if path.symlink_metadata().is_ok() {
-        sys::file::replace(path, text.as_bytes(), 0o600)
+    let text = written.map_err(|error| KeygenFailure::new(error.to_string()))?;
+    // 0600 from the first byte, in place of an old file at once.
+    let saved = if path.symlink_metadata().is_ok() {
+        sys::file::rewrite(path, text.as_bytes(), RewriteMode::Exact(0o600))
     } else {
         sys::file::write_private(path, text.as_bytes())
+    };
+    saved.map_err(|error| failed(&reason(&error)))
+}
+
+/// Whether private keys of this type have one of OpenSSL's formats; the others stay in OpenSSH's.
+fn has_format(key: &PrivateKey, format: Format) -> bool {
+    match key.key_type() {
+        KeyType::Rsa | KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521 => {
+            matches!(format, Format::Pem | Format::Pkcs8)
+        }
+        KeyType::Ed25519 => format == Format::Pkcs8,
+        _ => false,
     }
 }
 
@@ -206,8 +269,17 @@ pub(super) fn save_public(
     key: &PresentedKey,
     comment: &str,
 ) -> Result<(), KeygenFailure> {
+    save_public_as(PUBLIC, path, key, comment)
+}
+
+fn save_public_as(
+    mode: RewriteMode,
+    path: &Path,
+    key: &PresentedKey,
+    comment: &str,
+) -> Result<(), KeygenFailure> {
     let line = format!("{}\n", public_file::to_line(key, comment));
-    sys::file::replace(path, line.as_bytes(), 0o644).map_err(|error| {
+    sys::file::rewrite(path, line.as_bytes(), mode).map_err(|error| {
         KeygenFailure::new(format!(
             "Unable to save public key to {}: {}",
             shown(path),
@@ -216,22 +288,16 @@ pub(super) fn save_public(
     })
 }
 
-/// Writes both files of a key pair, the public one beside `path`.
+/// Writes both files of a key pair, the public one with `mode` beside `path`.
 pub(super) fn save(
     form: KeyFileForm,
+    mode: RewriteMode,
     path: &Path,
     key: &PrivateKey,
     comment: &str,
     passphrase: &[u8],
 ) -> Result<(), KeygenFailure> {
-    let text = private_text(form, key, comment, passphrase)?;
-    save_private(path, &text).map_err(|error| {
-        KeygenFailure::refused(format!(
-            "Saving key \"{}\" failed: {}",
-            shown(path),
-            reason(&error)
-        ))
-    })?;
+    write_private(form, path, key, comment, passphrase)?;
     let public = PresentedKey::from(key.public().clone());
-    save_public(&public_path(path), &public, comment)
+    save_public_as(mode, &public_path(path), &public, comment)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crypto::hash::HashAlgorithm;
 use keys::{EcCurve, KeySpec, KeyType, PrivateKey, fingerprint};
+use sys::file::RewriteMode;
 use zeroize::Zeroizing;
 
 use super::options::{FingerprintForm, Flags, IdentityChoice, KeyFileForm};
@@ -110,10 +111,10 @@ pub(super) fn key_pair(plan: &KeyPairPlan<'_>) -> Result<(), KeygenFailure> {
     }
     let passphrase = match plan.passphrase {
         Some(passphrase) => Zeroizing::new(passphrase.to_vec()),
-        None => console::new_passphrase("Enter passphrase (empty for no passphrase): ")?,
+        None => console::new_passphrase(&path)?,
     };
     let comment = comment(plan.comment);
-    files::save(plan.form, &path, &key, &comment, &passphrase)?;
+    files::save(plan.form, files::PUBLIC, &path, &key, &comment, &passphrase)?;
     if !plan.quiet {
         announce(plan.fingerprint.hash, &path, &key, &comment);
     }
@@ -171,7 +172,9 @@ pub(super) fn host_keys(plan: &HostKeyPlan<'_>) -> Result<(), KeygenFailure> {
         }
         let key = generate(spec)?;
         let comment = comment(plan.comment);
-        files::save(plan.form, &path, &key, &comment, &[])?;
+        // Clients read these files, whatever the umask of the one who installs the machine.
+        let mode = RewriteMode::Exact(0o644);
+        files::save(plan.form, mode, &path, &key, &comment, &[])?;
     }
     if !first {
         println!();

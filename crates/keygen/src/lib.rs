@@ -216,11 +216,10 @@ fn perform(task: &Task, flags: &Flags) -> Result<(), KeygenFailure> {
 }
 
 fn moduli(flags: &Flags, mode: moduli::ModuliMode) -> Result<(), KeygenFailure> {
-    let count = flags.principals.join(",");
     let request = moduli::ModuliRequest {
         options: &flags.settings,
         bits: flags.bits,
-        count: (!count.is_empty()).then_some(&*count),
+        count: flags.text("n").filter(|count| !count.is_empty()),
         input: flags.file(),
         output: flags.operands.first().map_or(Path::new(""), |path| path),
         quiet: flags.has("q"),

@@ -134,8 +134,6 @@ pub(super) struct Flags {
     pub(super) key_file_form: KeyFileForm,
     /// -z
     pub(super) serial: Serial,
-    /// -n, each name
-    pub(super) principals: Vec<String>,
     /// -O, each
     pub(super) settings: Vec<String>,
     /// The operands.
@@ -335,14 +333,7 @@ impl Flags {
             "N" => self.new_passphrase = secret(value),
             "P" => self.old_passphrase = secret(value),
             "O" => self.settings.push(text(value)?),
-            "n" => {
-                let all = text(value)?;
-                let names = all.split(',').filter(|name| !name.is_empty());
-                self.principals.extend(names.map(str::to_owned));
-                // The whole text is the namespace of -Y.
-                self.texts.insert(flag, all);
-            }
-            "C" | "t" | "I" | "V" | "r" | "w" => {
+            "C" | "n" | "t" | "I" | "V" | "r" | "w" => {
                 self.texts.insert(flag, text(value)?);
             }
             _ => self
@@ -394,7 +385,7 @@ impl Flags {
                 };
                 self.serial.number = digits
                     .parse()
-                    .map_err(|_| format!("Invalid serial number \"{value}\""))?;
+                    .map_err(|_| format!("Invalid serial number \"{digits}\""))?;
             }
             _ => return Err(format!("unknown option -- {name}")),
         }

@@ -76,7 +76,7 @@ pub(super) fn make(change: &ListChange<'_>) -> Result<(), KeygenFailure> {
             revoke(&mut list, &authority, line, &place)?;
         }
     }
-    sys::file::replace(path, &list.to_bytes(), 0o644)
+    sys::file::rewrite(path, &list.to_bytes(), files::PUBLIC)
         .map_err(|error| KeygenFailure::new(format!("write {}: {}", shown(path), reason(&error))))
 }
 
@@ -250,7 +250,7 @@ fn sha256(text: &[u8], place: &str) -> Result<[u8; 32], KeygenFailure> {
 }
 
 fn load(path: &Path) -> Result<RevocationList, KeygenFailure> {
-    RevocationList::load(path).map_err(|error| match error {
+    RevocationList::load_binary(path).map_err(|error| match error {
         keys::krl::KrlError::Io(error) => KeygenFailure::new(format!(
             "Unable to load KRL {}: {}",
             shown(path),

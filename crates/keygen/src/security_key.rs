@@ -211,7 +211,7 @@ pub(super) fn save_attestation(
     // Reserved flags, and a reserved string.
     out.put_u32(0);
     out.put_string(b"");
-    sys::file::replace(path, &out, 0o644).map_err(|error| {
+    sys::file::rewrite(path, &out, files::PUBLIC).map_err(|error| {
         KeygenFailure::new(format!(
             "Unable to write attestation data to {}: {}",
             shown(path),
@@ -268,9 +268,7 @@ pub(super) fn download(plan: &Download<'_>) -> Result<(), KeygenFailure> {
     }
     let keys = provider
         .resident_keys(device, Some(&pin))
-        .map_err(|error| {
-            KeygenFailure::refused(format!("Unable to load resident keys: {error}"))
-        })?;
+        .map_err(|error| KeygenFailure::new(format!("Unable to load resident keys: {error}")))?;
     drop(pin);
     if keys.is_empty() {
         eprintln!("No keys to download");
@@ -291,12 +289,16 @@ pub(super) fn download(plan: &Download<'_>) -> Result<(), KeygenFailure> {
         }
         let passphrase = match &passphrase {
             Some(known) => known.clone(),
-            None => {
-                let prompt = "Enter passphrase (empty for no passphrase): ";
-                passphrase.insert(console::new_passphrase(prompt)?).clone()
-            }
+            None => passphrase.insert(console::new_passphrase(&path)?).clone(),
         };
-        files::save(plan.form, &path, &resident.key, &application, &passphrase)?;
+        files::save(
+            plan.form,
+            files::PUBLIC,
+            &path,
+            &resident.key,
+            &application,
+            &passphrase,
+        )?;
         if !plan.quiet {
             let label = resident.key.key_type().label();
             let of = match suffix.is_empty() {

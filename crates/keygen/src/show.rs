@@ -22,10 +22,11 @@ pub(super) fn fingerprints(
     form: FingerprintForm,
 ) -> Result<(), KeygenFailure> {
     let path = files::identity(identity)?;
-    let file = read_or_stdin(&path)?;
+    let (name, file) = read_or_stdin(&path)?;
     if private_file::is_private_key(&file) && path.as_os_str() != "-" {
-        let public = files::load_public(&path)
-            .map_err(|_| KeygenFailure::new(format!("{} is not a key file.", shown(&path))))?;
+        let public = files::KeyFile::of(&path, file)
+            .public()
+            .map_err(|_| KeygenFailure::new(format!("{name} is not a key file.")))?;
         print_fingerprint(form, &public.key, &public.comment);
         return Ok(());
     }
@@ -45,8 +46,7 @@ pub(super) fn fingerprints(
         Ok(())
     } else {
         Err(KeygenFailure::new(format!(
-            "{} is not a public key file.",
-            shown(&path)
+            "{name} is not a public key file."
         )))
     }
 }
@@ -134,8 +134,8 @@ pub(super) fn public_key(
             super::reason(&error)
         )));
     }
-    let file = files::load_private(&path, passphrase, "Enter passphrase: ")
-        .map_err(|error| cannot_load(&path, &error))?;
+    let file =
+        files::load_private(&path, passphrase).map_err(|error| cannot_load(&path, &error))?;
     let key = PresentedKey::from(file.key.public().clone());
     println!("{}", public_file::to_line(&key, &file.comment));
     Ok(())
@@ -158,15 +158,7 @@ pub(super) fn export(
     if format == Some(Format::HexDump) {
         return hex_dump(&path, passphrase);
     }
-    let key = match files::load_public(&path) {
-        Ok(public) => public.key,
-        Err(_) => files::load_private(&path, passphrase, "Enter passphrase: ")
-            .map_err(|error| cannot_load(&path, &error))?
-            .key
-            .public()
-            .clone()
-            .into(),
-    };
+    let key = load_for_export(&path, passphrase).map_err(|error| cannot_load(&path, &error))?;
     let text = match format.unwrap_or(Format::Rfc4716) {
         Format::Rfc4716 => {
             let comment = format!(
@@ -193,18 +185,32 @@ pub(super) fn export(
     }
 }
 
+/// The public key of a file of either kind, for which a passphrase may have to be asked.
+fn load_for_export(
+    path: &Path,
+    passphrase: Option<&[u8]>,
+) -> Result<PresentedKey, files::LoadError> {
+    let file = files::KeyFile::read(path)?;
+    match file.public() {
+        Ok(public) => Ok(public.key),
+        Err(_) => Ok(file.private(passphrase)?.key.public().clone().into()),
+    }
+}
+
 /// Prints the bytes of a key's public half and, if the file has it, of its private half
 /// (`-e -m hexdump`).
 fn hex_dump(path: &Path, passphrase: Option<&[u8]>) -> Result<(), KeygenFailure> {
-    let file = files::read(path).map_err(|error| KeygenFailure::file(path, &error))?;
-    if !private_file::is_private_key(&file) {
-        let public = files::load_public(path)
+    let file = files::KeyFile::read(path).map_err(|error| KeygenFailure::file(path, &error))?;
+    if !file.is_private_key() {
+        let public = file
+            .public()
             .map_err(|error| cannot_load(path, &error))?
             .key;
         print_dump("Public", &label(&public), &public.blob());
         return Ok(());
     }
-    let key = files::load_private(path, passphrase, "Enter passphrase: ")
+    let key = file
+        .private(passphrase)
         .map_err(|error| cannot_load(path, &error))?
         .key;
     let name = key.key_type().label();
@@ -286,12 +292,7 @@ pub(super) fn certificates(
     hash: HashAlgorithm,
 ) -> Result<(), KeygenFailure> {
     let path = files::identity(identity)?;
-    let file = read_or_stdin(&path)?;
-    let name = if path.as_os_str() == "-" {
-        "(stdin)".to_owned()
-    } else {
-        shown(&path)
-    };
+    let (name, file) = read_or_stdin(&path)?;
     let mut valid = false;
     let mut failed = false;
     for (line, number) in file.split(|byte| *byte == b'\n').zip(1_usize..) {
@@ -434,7 +435,8 @@ pub(super) fn local_clock(time: CivilTime) -> Option<i64> {
     sys::time::local_to_seconds(time.year, time.month, time.day, clock)
 }
 
-fn read_or_stdin(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeygenFailure> {
+/// The name and content of a file, or of standard input for `-`.
+fn read_or_stdin(path: &Path) -> Result<(String, Zeroizing<Vec<u8>>), KeygenFailure> {
     if path.as_os_str() == "-" {
         let mut bytes = Zeroizing::new(Vec::new());
         std::io::stdin()
@@ -442,10 +444,11 @@ fn read_or_stdin(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeygenFailure> {
             .take(keys::known_hosts::MAX_FILE_BYTES)
             .read_to_end(&mut bytes)
             .map_err(|error| KeygenFailure::file(path, &error))?;
-        return Ok(bytes);
+        return Ok(("(stdin)".to_owned(), bytes));
     }
     let limit = keys::known_hosts::MAX_FILE_BYTES;
-    sys::file::read_bounded(path, limit, sys::file::FollowLinks::Follow)
-        .map(Zeroizing::new)
+    sys::file::open_named(path)
+        .and_then(|file| sys::file::read_file_bounded(&file, limit))
+        .map(|bytes| (shown(path), Zeroizing::new(bytes)))
         .map_err(|error| KeygenFailure::file(path, &error))
 }

@@ -12,8 +12,10 @@ use keys::allowed_signers::{self, AllowedSigner, NotPermitted};
 use keys::krl::RevocationList;
 use keys::sshsig::{self, FileSignature};
 use keys::{PresentedKey, public_file};
+use sys::file::RewriteMode;
 use transfer::plan::shown;
 
+use super::files::KeyFile;
 use super::options::{FingerprintForm, Flags, KeyAccess, Operation};
 use super::signer::{NotHeld, Signer};
 use super::{KeygenFailure, console, files, reason, show};
@@ -132,7 +134,12 @@ fn sign(request: &SigningRequest<'_>) -> Result<(), KeygenFailure> {
             _ => return Err(KeygenFailure::new(format!("Invalid option \"{option}\""))),
         }
     }
-    let public = files::load_public(key_path).map_err(|error| {
+    let file = files::KeyFile::read(key_path).ok();
+    let public = match &file {
+        Some(file) => file.public(),
+        None => files::load_public(key_path),
+    }
+    .map_err(|error| {
         KeygenFailure::new(format!(
             "Couldn't load public key {}: {}",
             shown(key_path),
@@ -140,7 +147,7 @@ fn sign(request: &SigningRequest<'_>) -> Result<(), KeygenFailure> {
         ))
     })?;
     let mut work = SigningWork {
-        signer: signer(request.access, key_path, &public.key)?,
+        signer: signer(request.access, key_path, file, &public.key)?,
         key: public.key,
         namespace: request.namespace,
         hash,
@@ -159,10 +166,12 @@ fn sign(request: &SigningRequest<'_>) -> Result<(), KeygenFailure> {
     Ok(())
 }
 
-/// The key in the agent or, unless `-U` asks for the agent, in its file.
+/// The key in the agent or, unless `-U` asks for the agent, in its file: the one that was named, or
+/// the private one beside a public one.
 fn signer(
     access: KeyAccess<'_>,
     path: &Path,
+    file: Option<KeyFile<'_>>,
     public: &PresentedKey,
 ) -> Result<Signer, KeygenFailure> {
     match Signer::from_agent(public) {
@@ -176,14 +185,22 @@ fn signer(
         Err(_) => {}
     }
     let private = private_path(path);
-    if !private.exists() {
-        return Err(KeygenFailure::new(format!(
-            "No private key found for public key \"{}\"",
-            shown(path)
-        )));
+    let none_found =
+        |of: &str| KeygenFailure::new(format!("No private key found for {of}\"{}\"", shown(path)));
+    // The file that has been read may be a pipe.
+    let is_public = file.as_ref().is_some_and(|file| !file.is_private_key());
+    if is_public && private == path {
+        return Err(none_found(""));
     }
-    let prompt = format!("Enter passphrase for \"{}\": ", shown(&private));
-    let key = files::load_private(&private, access.passphrase, &prompt)
+    let file = file.filter(|_| !is_public);
+    if file.is_none() && !private.exists() {
+        return Err(none_found("public key "));
+    }
+    let loaded = match file {
+        Some(file) => file.private(access.passphrase),
+        None => files::load_private(&private, access.passphrase),
+    };
+    let key = loaded
         .map_err(|error| show::cannot_load(&private, &error))?
         .key;
     if key.public() != public.key() {
@@ -242,7 +259,7 @@ impl SigningWork<'_> {
                 return Ok(());
             }
         }
-        sys::file::replace(&to, text.as_bytes(), 0o644).map_err(|error| {
+        sys::file::rewrite(&to, text.as_bytes(), RewriteMode::Kept(0o666)).map_err(|error| {
             KeygenFailure::new(format!("Cannot open {}: {}", shown(&to), reason(&error)))
         })?;
         self.say(&format!("Write signature to {}", shown(&to)));
@@ -253,7 +270,7 @@ impl SigningWork<'_> {
         let failed = |why: &str| KeygenFailure::new(format!("Signing {name} failed: {why}"));
         let digest = digest(input, self.hash).map_err(|error| failed(&reason(&error)))?;
         let namespace = self.namespace.as_bytes();
-        let algorithm = sshsig::algorithm(self.key.key().key_type())
+        let algorithm = sshsig::algorithm(self.key.key().key_type(), self.hash)
             .ok_or_else(|| failed("the key cannot sign"))?;
         let message = sshsig::message(namespace, self.hash, &digest);
         let signature = self.signer.sign(algorithm, &message);

@@ -51,6 +51,8 @@ pub enum KrlError {
     Io(std::io::Error),
     /// The file exceeds [`MAX_FILE_BYTES`].
     TooLarge,
+    /// The file is a text list or none at all.
+    NotBinary,
     /// The binary encoding is malformed.
     Malformed(DecodeError),
     /// The format version is not supported.
@@ -76,6 +78,8 @@ impl fmt::Display for KrlError {
                  several files",
                 MAX_FILE_BYTES / (1024 * 1024)
             ),
+            // ssh-keygen's words.
+            Self::NotBinary => f.write_str("KRL file has invalid magic number"),
             Self::Malformed(error) => write!(f, "malformed revocation list: {error}"),
             Self::UnsupportedVersion(version) => {
                 write!(
@@ -149,11 +153,29 @@ impl RevocationList {
         Self::read(&std::fs::File::open(path).map_err(KrlError::Io)?)
     }
 
+    /// As [`Self::load`], for a file that must hold a binary list: a text list has no version and no
+    /// time, which a program would show or change.
+    ///
+    /// # Errors
+    /// As [`Self::load`], and [`KrlError::NotBinary`].
+    pub fn load_binary(path: &Path) -> Result<Self, KrlError> {
+        let file = std::fs::File::open(path).map_err(KrlError::Io)?;
+        let bytes = Self::read_bounded(&file)?;
+        if !bytes.starts_with(&MAGIC.to_be_bytes()) {
+            return Err(KrlError::NotBinary);
+        }
+        Self::parse_binary(&bytes)
+    }
+
     /// Reads a list from an open file, from its current position to its end.
     ///
     /// # Errors
     /// [`KrlError`]; [`KrlError::TooLarge`] above [`MAX_FILE_BYTES`].
     pub fn read(file: &std::fs::File) -> Result<Self, KrlError> {
+        Self::parse(&Self::read_bounded(file)?)
+    }
+
+    fn read_bounded(file: &std::fs::File) -> Result<Vec<u8>, KrlError> {
         let size = file.metadata().map_err(KrlError::Io)?.len();
         // Fails before reading that much; the check below catches a file that grows meanwhile.
         if size > MAX_FILE_BYTES {
@@ -165,7 +187,7 @@ impl RevocationList {
         if u64::try_from(bytes.len()).is_ok_and(|len| len > MAX_FILE_BYTES) {
             return Err(KrlError::TooLarge);
         }
-        Self::parse(&bytes)
+        Ok(bytes)
     }
 
     /// True if a presented key is revoked: the key itself, the certified key, the certificate, or

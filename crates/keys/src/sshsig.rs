@@ -123,10 +123,14 @@ pub fn message(namespace: &[u8], hash: HashAlgorithm, digest: &[u8]) -> Vec<u8> 
     out
 }
 
-/// The algorithm with which a key of this type signs files; for RSA the one with SHA-512.
+/// The algorithm with which a key of this type signs files; for RSA the one with the hash of the
+/// file's digest.
 #[must_use]
-pub fn algorithm(key_type: KeyType) -> Option<SignatureAlgorithm> {
-    key_type.algorithms().first().copied()
+pub fn algorithm(key_type: KeyType, hash: HashAlgorithm) -> Option<SignatureAlgorithm> {
+    match (key_type, hash) {
+        (KeyType::Rsa, HashAlgorithm::Sha256) => Some(SignatureAlgorithm::RsaSha256),
+        _ => key_type.algorithms().first().copied(),
+    }
 }
 
 /// A signature over a file, with the key that claims to have made it.

@@ -1,6 +1,6 @@
-//! File access for configuration and keys: opens regular files only and never blocks, creates
-//! private files with their final mode, replaces files atomically, and checks ownership for
-//! `StrictModes`.
+//! File access for configuration and keys: opens regular files only and never blocks (except for
+//! [`open_named`]), creates private files with their final mode, replaces files atomically, and checks
+//! ownership for `StrictModes`.
 
 use std::ffi::OsString;
 use std::fs::{File, FileType, Metadata};
@@ -71,6 +71,19 @@ pub fn open_regular_known(
     Ok((file, metadata))
 }
 
+/// Opens a file that a person named on a command line. It may be a pipe or a device, as in
+/// `ssh-keygen -y -f <(pass show key)` or `ssh-add /dev/stdin`; then opening and reading wait for
+/// the data. Not for files whose name or place others choose: a FIFO would stop the program.
+///
+/// # Errors
+/// The kernel's error. A directory opens; reading it fails.
+pub fn open_named(path: impl AsRef<Path>) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let path = path.as_ref();
+    let opened = crate::ffi::retry(|| rustix::fs::open(path, flags, Mode::empty()))?;
+    Ok(File::from(opened))
+}
+
 /// Reads a whole regular file of at most `max_len` bytes.
 ///
 /// # Errors
@@ -90,7 +103,13 @@ pub fn read_bounded(
 pub fn read_file_bounded(file: &File, max_len: u64) -> io::Result<Vec<u8>> {
     // Capacity for the whole file and for detecting its end: two reads, and no reallocation that
     // would leave copies of a secret in freed memory.
-    let size = file.metadata()?.len().min(max_len).min(MAX_RESERVED_BYTES);
+    let known = file.metadata()?;
+    let size = match known.is_file() {
+        true => known.len(),
+        // A pipe does not tell how much will come.
+        false => max_len,
+    };
+    let size = size.min(max_len).min(MAX_RESERVED_BYTES);
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + READ_ROOM_BYTES);
     let mut limited = file.take(max_len.saturating_add(1));
     limited.read_to_end(&mut bytes)?;
@@ -112,11 +131,16 @@ pub fn create_new(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
 }
 
 fn create_with(path: &Path, access: OFlags, mode: u32) -> io::Result<File> {
+    let file = create_masked(path, access, mode)?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?;
+    Ok(file)
+}
+
+/// Creates a file with `mode` less the umask.
+fn create_masked(path: &Path, access: OFlags, mode: u32) -> io::Result<File> {
     let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::from_raw_mode(mode & 0o7777);
-    let file = File::from(rustix::fs::open(path, flags, mode)?);
-    rustix::fs::fchmod(&file, mode)?;
-    Ok(file)
+    Ok(File::from(rustix::fs::open(path, flags, mode)?))
 }
 
 /// As [`create_new`], for a file that is only appended to, where the file system has room for `reserved`
@@ -161,11 +185,81 @@ pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 /// The kernel's error; then the old file is unchanged.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
     let path = path.as_ref();
-    replace_with(path, bytes, mode, File::sync_all)?;
-    // The rename itself must survive a crash; some file systems cannot sync directories.
+    replace_with(path, bytes, &|path| create_new(path, mode), File::sync_all)?;
+    sync_parent(path);
+    Ok(())
+}
+
+/// The rename itself must survive a crash; some file systems cannot sync directories.
+fn sync_parent(path: &Path) {
     if let Ok(directory) = File::open(parent(path)) {
         let _ = directory.sync_all();
     }
+}
+
+/// The permissions of a file that [`rewrite`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewriteMode {
+    /// Exactly these, from the first byte.
+    Exact(u32),
+    /// Those of the file that is there; a new file gets these less the umask.
+    Kept(u32),
+}
+
+/// Replaces the content of `path` atomically, as [`replace`] does, with the result that writing to the
+/// file would have: a symbolic link stays, and its target is replaced, or written to if it is a
+/// device or a pipe (`/dev/stdout`); the file keeps its owner as far as the kernel permits it.
+///
+/// # Errors
+/// As [`replace`].
+pub fn rewrite(path: impl AsRef<Path>, bytes: &[u8], mode: RewriteMode) -> io::Result<()> {
+    let path = path.as_ref();
+    if !path.is_symlink() {
+        return rewrite_target(path, bytes, mode);
+    }
+    // The kernel follows the link: in directories such as /tmp it does not follow those of others.
+    let create = match mode {
+        RewriteMode::Exact(mode) | RewriteMode::Kept(mode) => mode,
+    };
+    let mut options = File::options();
+    options.write(true).custom_flags(NO_WAIT).mode(create);
+    let (mut file, is_new) = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (options.create(true).open(path)?, true)
+        }
+        opened => (opened?, false),
+    };
+    if file.metadata()?.is_file() && !is_new {
+        return rewrite_target(&std::fs::canonicalize(path)?, bytes, mode);
+    }
+    if let (true, RewriteMode::Exact(mode)) = (is_new, mode) {
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?;
+    }
+    file.write_all(bytes)?;
+    match is_new {
+        true => file.sync_all(),
+        false => Ok(()),
+    }
+}
+
+fn rewrite_target(path: &Path, bytes: &[u8], mode: RewriteMode) -> io::Result<()> {
+    let before = std::fs::metadata(path).ok();
+    let create = |path: &Path| {
+        let file = match (mode, &before) {
+            (RewriteMode::Exact(mode), _) => create_new(path, mode)?,
+            (RewriteMode::Kept(_), Some(before)) => create_new(path, before.mode() & 0o777)?,
+            (RewriteMode::Kept(mode), None) => create_masked(path, OFlags::RDWR, mode)?,
+        };
+        if let Some(before) = &before {
+            let owner = rustix::fs::Uid::from_raw(before.uid());
+            let group = rustix::fs::Gid::from_raw(before.gid());
+            // Root keeps a user's file the user's; for others it changes nothing, or is refused.
+            let _ = rustix::fs::fchown(&file, Some(owner), Some(group));
+        }
+        Ok(file)
+    };
+    replace_with(path, bytes, &create, File::sync_all)?;
+    sync_parent(path);
     Ok(())
 }
 
@@ -174,7 +268,9 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()
 /// # Errors
 /// As [`replace`].
 pub fn replace_unsynced(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
-    replace_with(path.as_ref(), bytes, mode, |_| Ok(()))
+    replace_with(path.as_ref(), bytes, &|path| create_new(path, mode), |_| {
+        Ok(())
+    })
 }
 
 fn parent(path: &Path) -> &Path {
@@ -241,7 +337,7 @@ fn refuse_link_to_special(path: &Path) -> io::Result<()> {
 fn replace_with(
     path: &Path,
     bytes: &[u8],
-    mode: u32,
+    create: &dyn Fn(&Path) -> io::Result<File>,
     sync: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let name = path
@@ -253,7 +349,7 @@ fn replace_with(
         return file.write_all(bytes);
     }
     refuse_link_to_special(path)?;
-    let (temporary, mut file) = create_temporary(parent(path), name, mode)?;
+    let (temporary, mut file) = create_temporary(parent(path), name, create)?;
     let done = file
         .write_all(bytes)
         .and_then(|()| sync(&file))
@@ -267,7 +363,7 @@ fn replace_with(
 fn create_temporary(
     parent: &Path,
     name: &std::ffi::OsStr,
-    mode: u32,
+    create: &dyn Fn(&Path) -> io::Result<File>,
 ) -> io::Result<(PathBuf, File)> {
     let pid = std::process::id();
     for attempt in 0..100_u32 {
@@ -275,7 +371,7 @@ fn create_temporary(
         hidden.push(name);
         hidden.push(format!(".{pid}-{attempt}"));
         let path = parent.join(hidden);
-        match create_new(&path, mode) {
+        match create(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

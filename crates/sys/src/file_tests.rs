@@ -272,3 +272,58 @@ fn a_root_may_have_a_second_owner_and_no_more() {
     std::fs::remove_dir(&root).unwrap();
     assert_eq!(verdicts, [true, true, true, false, false, false, false]);
 }
+
+#[test]
+fn a_named_pipe_is_read_whole_into_memory_that_never_moves() {
+    let (reading, writing) = crate::io::pipe().unwrap();
+    let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reading));
+    let writer = std::thread::spawn(move || {
+        // More than a pipe holds.
+        File::from(writing).write_all(&[7; 100_000]).unwrap();
+    });
+    let file = open_named(&path).unwrap();
+    let bytes = read_file_bounded(&file, 200_000).unwrap();
+    writer.join().unwrap();
+    assert_eq!(bytes, [7; 100_000]);
+    assert_eq!(bytes.capacity(), 200_000 + READ_ROOM_BYTES);
+    let endless = open_named("/dev/zero").unwrap();
+    assert!(read_file_bounded(&endless, 99_999).is_err());
+}
+
+#[test]
+fn rewriting_leaves_links_and_devices_where_they_are() {
+    let scratch = Scratch::new("rewrite");
+    let (target, link) = (scratch.file("target"), scratch.file("link"));
+    symlink("target", &link).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+    // The link leads nowhere yet.
+    rewrite(&link, b"one", RewriteMode::Exact(0o600)).unwrap();
+    assert_eq!(
+        (std::fs::read(&target).unwrap(), mode(&target)),
+        (b"one".to_vec(), 0o600)
+    );
+    chmod(&target, 0o664);
+    rewrite(&link, b"two", RewriteMode::Kept(0o644)).unwrap();
+    assert_eq!(
+        (std::fs::read(&target).unwrap(), mode(&target)),
+        (b"two".to_vec(), 0o664)
+    );
+    rewrite(&link, b"three", RewriteMode::Exact(0o600)).unwrap();
+    assert_eq!(
+        (std::fs::read(&target).unwrap(), mode(&target)),
+        (b"three".to_vec(), 0o600)
+    );
+    assert!(link.is_symlink());
+    let device = scratch.file("device");
+    symlink("/dev/null", &device).unwrap();
+    rewrite(&device, b"nothing", RewriteMode::Exact(0o600)).unwrap();
+    assert!(device.is_symlink());
+    let (reading, writing) = crate::io::pipe().unwrap();
+    let pipe = scratch.file("pipe");
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&writing);
+    symlink(format!("/dev/fd/{fd}"), &pipe).unwrap();
+    rewrite(&pipe, b"text", RewriteMode::Kept(0o644)).unwrap();
+    let mut text = [0; 8];
+    assert_eq!(crate::io::read(&reading, &mut text).unwrap(), 4);
+    assert!(pipe.is_symlink());
+}

@@ -64,6 +64,19 @@ pub(crate) fn keys_of_all_types_are_added_listed_tested_and_removed(folder: &Fol
         let from_pipe = std::fs::read_to_string(folder.join("ed")).unwrap();
         let added = agent.add_with(folder, of_add, &["-q", "-"], &from_pipe);
         assert_eq!((added.status, &*added.err), (Some(0), ""));
+        // By its name, a pipe is a file like others.
+        let p256 = std::fs::read_to_string(folder.join("p256")).unwrap();
+        let added = agent.add_with(folder, of_add, &["/dev/stdin"], &p256);
+        let said = "Identity added: /dev/stdin (p256)\n";
+        assert_eq!((added.status, &*added.err), (Some(0), said));
+        let p256 = std::fs::read_to_string(folder.join("p256.pub")).unwrap();
+        for (flag, said) in [
+            ("-T", ""),
+            ("-d", "Identity removed: /dev/stdin ECDSA (p256)\n"),
+        ] {
+            let done = agent.add_with(folder, of_add, &[flag, "/dev/stdin"], &p256);
+            assert_eq!((done.status, &*done.err), (Some(0), said), "{flag}");
+        }
     }
 }
 
@@ -110,6 +123,15 @@ pub(crate) fn the_words_and_statuses_are_those_of_ssh_add(folder: &Folder) {
         for (ours, theirs) in ours.iter().zip(theirs) {
             assert_eq!(ours, theirs);
         }
+    }
+    // A wrong command line is told before the agent is asked for, as from OpenSSH 10 on.
+    for (args, status) in [
+        (&["-y"][..], 1),
+        (&["-t", "never", "ed"], 1),
+        (&["-l", "-D"], 255),
+    ] {
+        let mut command = folder.command(Whose::Ours, "add");
+        assert_eq!(run(command.args(args), "").status, Some(status), "{args:?}");
     }
     // Without an agent.
     for whose in all {

@@ -301,11 +301,11 @@ impl Tokens for AttachedTokens {
     }
 
     fn resident_keys(&mut self, access: &TokenAccess<'_>) -> Result<Vec<TokenKey>, FidoError> {
-        let pin = access.pin.filter(|pin| !pin.is_empty());
-        let pin = pin.ok_or(FidoError::PinRequired)?;
         let OpenedToken::Ctap2(mut token) = self.one(access.device)? else {
             return Err(FidoError::Unsupported);
         };
+        let pin = access.pin.filter(|pin| !pin.is_empty());
+        let pin = pin.ok_or(FidoError::PinRequired)?;
         let permission = token.permission(pin, PinPermission::ManageCredentials, None)?;
         let stored = token.stored_keys(&permission)?;
         // Types that SSH does not have do not hide the others.

@@ -198,6 +198,15 @@ pub(super) fn bad_specifications_leave_the_list_as_it_was(folder: &Folder) {
         assert!(!run.err.contains("panicked"), "{}", run.err);
         assert_eq!(std::fs::read(folder.path("list")).unwrap(), before);
     }
+    // Nor is a list of keys, which sshd takes, one of these files.
+    for args in [
+        &["-Q", "-l", "-f", "ca.pub"][..],
+        &["-Q", "-f", "ca.pub", "ca.pub"],
+    ] {
+        let run = folder.both(args);
+        let said = "Invalid KRL file ca.pub: KRL file has invalid magic number\n";
+        assert_eq!((run.status, &*run.err, &*run.out), (Some(255), said, ""));
+    }
     folder.write("spec", "serial: 4\n");
     for args in [
         &["-k", "-f", "list", "spec"][..],

@@ -70,6 +70,10 @@ pub(super) fn signatures_are_verified_both_ways(folder: &Folder) {
             }
             for run in made {
                 assert_eq!(run.status, Some(0), "{}", run.err);
+                // An RSA key signs with the hash of the data.
+                if let Some(rsa) = rsa_algorithm(&run.out) {
+                    assert_eq!((name, rsa), ("rsa", format!("rsa-sha2-{}", &hash[3..])));
+                }
                 folder.write("sig", &run.out);
                 let good = same(folder, &verify("signers", "sig", "me@x"), DATA);
                 assert_eq!(good.0, Some(0), "{public} {hash}");
@@ -96,6 +100,15 @@ pub(super) fn signatures_are_verified_both_ways(folder: &Folder) {
             }
         }
     }
+}
+
+/// The name of an RSA algorithm in a signature.
+fn rsa_algorithm(armored: &str) -> Option<String> {
+    let lines = armored.lines().filter(|line| !line.starts_with('-'));
+    let bytes = keys::base64::decode(lines.collect::<String>().as_bytes())?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let at = text.find("rsa-sha2-")?;
+    text.get(at..at + "rsa-sha2-000".len()).map(str::to_owned)
 }
 
 /// The lines that permit and those that do not, the times, revoked keys, and wrong uses.

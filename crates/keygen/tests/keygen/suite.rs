@@ -2,9 +2,8 @@
 //! private halves where public keys are meant, askpass, old synonyms, SSHFP records, PKCS#8.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
-use super::{Folder, SELF};
+use super::{Folder, SELF, without_terminal};
 
 fn key(folder: &Folder, name: &str, flags: &[&str]) {
     let mut args = vec!["-q", "-N", "", "-C", "c", "-f", name];
@@ -46,7 +45,7 @@ pub(super) fn a_passphrase_comes_from_askpass(folder: &Folder) {
     let program = folder.path("askpass");
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
     let run = |require: &str| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = without_terminal(&std::env::current_exe().unwrap());
         command
             .env(SELF, "1")
             .env("SSH_ASKPASS", &program)
@@ -139,4 +138,135 @@ pub(super) fn ed25519_keys_are_written_as_pkcs8(folder: &Folder) {
     assert!(folder.read("key").starts_with(head));
     folder.ours_ok(&["-p", "-m", "PKCS8", "-N", "", "-f", "key"]);
     assert!(folder.read("key").starts_with("-----BEGIN PRIVATE KEY"));
+}
+
+/// What `<(...)` and `/dev/stdin` name is read once.
+pub(super) fn key_files_may_be_pipes(folder: &Folder) {
+    key(folder, "ca", &["-t", "ed25519"]);
+    key(folder, "key", &["-t", "ed25519"]);
+    folder.ours_ok(&["-q", "-s", "ca", "-I", "id", "-n", "a", "key.pub"]);
+    folder.ours_ok(&["-q", "-k", "-f", "list", "key.pub"]);
+    folder.write(
+        "pkcs8",
+        &folder.ours_ok(&["-e", "-m", "PKCS8", "-f", "key.pub"]),
+    );
+    for (flags, file) in [
+        (&["-y"][..], "key"),
+        (&["-e"], "key.pub"),
+        (&["-i", "-m", "PKCS8"], "pkcs8"),
+        (&["-B"], "key.pub"),
+        (&["-l"], "key.pub"),
+        (&["-L"], "key-cert.pub"),
+        (&["-r", "host"], "key.pub"),
+        (&["-Q", "-f", "list"], "key.pub"),
+        (&["-q", "-I", "id", "-n", "a", "key.pub", "-s"], "ca"),
+    ] {
+        let takes_value = matches!(flags.first(), Some(&"-Q" | &"-q"));
+        let with = |name| {
+            let mut args = flags.to_vec();
+            if !takes_value {
+                args.push("-f");
+            }
+            args.push(name);
+            args
+        };
+        let piped = folder.ours(&with("/dev/stdin"), &folder.read(file));
+        let named = folder.ours(&with(file), "");
+        let renamed = named.out.replace(&format!("{file}:"), "/dev/stdin:");
+        let renamed = renamed.replace(&format!("{file} ("), "/dev/stdin (");
+        assert_eq!(
+            (piped.status, piped.out),
+            (named.status, renamed),
+            "{flags:?} {}",
+            piped.err
+        );
+        if folder.have_theirs && !matches!(flags, ["-i", ..]) {
+            let theirs = folder.theirs(&with("/dev/stdin"), &folder.read(file));
+            assert_eq!(theirs.status, piped.status, "{flags:?}");
+        }
+    }
+    // ssh-keygen reads these files twice and finds nothing the second time.
+    folder.ours_ok(&["-q", "-p", "-N", "hunter2", "-f", "key"]);
+    let text = folder.read("key");
+    for flags in [
+        &["-y", "-P", "hunter2"][..],
+        &["-l"],
+        &["-e", "-P", "hunter2"],
+    ] {
+        let mut args = flags.to_vec();
+        args.extend(["-f", "/dev/stdin"]);
+        let run = folder.ours(&args, &text);
+        assert_eq!(run.status, Some(0), "{flags:?} {}", run.err);
+    }
+    // A pipe takes no other passphrase.
+    let change = ["-p", "-P", "hunter2", "-N", "", "-f", "/dev/stdin"];
+    let run = folder.ours(&change, &text);
+    assert_eq!(run.status, Some(255), "{}", run.out);
+    assert!(run.err.contains("not a regular file"), "{}", run.err);
+}
+
+/// New files have the umask's permissions; those of ssh-keygen are the same, except that a private
+/// key is always private.
+pub(super) fn the_umask_holds_for_files_without_secrets(folder: &Folder) {
+    let program = std::env::current_exe().unwrap();
+    for (mask, public, signed) in [
+        (0o077, 0o600, 0o600),
+        (0o027, 0o640, 0o640),
+        (0, 0o644, 0o666),
+    ] {
+        let name = format!("key{mask:o}");
+        let public_name = format!("{name}.pub");
+        for args in [
+            &["-q", "-t", "ed25519", "-N", "", "-f", &name][..],
+            &["-q", "-s", &name, "-I", "i", "-n", "n", &public_name],
+            &["-q", "-k", "-f", &format!("{name}.krl"), &public_name],
+            &["-q", "-Y", "sign", "-n", "n", "-f", &name, &public_name],
+        ] {
+            let script = format!("umask {mask:o}; exec \"$0\" \"$@\"");
+            let mut shell = without_terminal(std::path::Path::new("sh"));
+            shell.args(["-c", &script]).arg(&program).env(SELF, "1");
+            let run = folder.run(shell, args, "");
+            assert_eq!(run.status, Some(0), "{args:?} {}", run.err);
+        }
+        let mode = |end: &str| folder.mode(&format!("{name}{end}"));
+        assert_eq!(mode(""), 0o600);
+        for end in [".pub", "-cert.pub", ".krl"] {
+            assert_eq!(mode(end), public, "{mask:o} {end}");
+        }
+        assert_eq!(mode(".pub.sig"), signed, "{mask:o}");
+    }
+    // A link stays a link, and the file keeps its permissions.
+    key(folder, "far", &["-t", "ed25519"]);
+    for end in ["", ".pub"] {
+        let target = folder.path(&format!("far{end}"));
+        std::os::unix::fs::symlink(target, folder.path(&format!("near{end}"))).unwrap();
+    }
+    std::fs::set_permissions(folder.path("far.pub"), PermissionsExt::from_mode(0o640)).unwrap();
+    folder.ours_ok(&["-q", "-c", "-C", "renamed", "-f", "near"]);
+    for end in ["", ".pub"] {
+        assert!(folder.path(&format!("near{end}")).is_symlink());
+    }
+    assert!(folder.read("far.pub").ends_with(" renamed\n"));
+    assert_eq!((folder.mode("far"), folder.mode("far.pub")), (0o600, 0o640));
+}
+
+/// OpenSSL's formats take no passphrase of less than five bytes; OpenSSH's takes each.
+pub(super) fn short_passphrases_are_refused_for_old_formats(folder: &Folder) {
+    for (format, passphrase, status) in [
+        ("PEM", "abcd", 1),
+        ("PKCS8", "abcd", 1),
+        ("PEM", "abcde", 0),
+        ("PKCS8", "abcde", 0),
+        ("RFC4716", "a", 0),
+    ] {
+        let _ = std::fs::remove_file(folder.path("key"));
+        let args = [
+            "-q", "-t", "ecdsa", "-m", format, "-N", passphrase, "-f", "key",
+        ];
+        let run = folder.ours(&args, "");
+        assert_eq!(run.status, Some(status), "{format} {passphrase}");
+        let said = "Saving key \"key\" failed: passphrase is too short (minimum five characters)\n";
+        assert_eq!(run.err, if status == 0 { "" } else { said });
+        assert_eq!(folder.path("key").exists(), status == 0);
+    }
 }

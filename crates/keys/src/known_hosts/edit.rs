@@ -46,7 +46,7 @@ pub fn appended(text: &[u8], line: &str) -> Vec<u8> {
     out
 }
 
-/// Appends lines to a file; creates it (0600) and its directories (0700) if needed.
+/// Appends lines to a file; creates it (0644 less the umask) and its directories (0700) if needed.
 ///
 /// # Errors
 /// Errors of the file system.
@@ -61,7 +61,7 @@ pub fn append(path: &Path, lines: &str) -> io::Result<()> {
         .read(true)
         .append(true)
         .create(true)
-        .mode(0o600)
+        .mode(0o644)
         .open(path)?;
     let mut text = String::new();
     // The new line must not be joined to an unterminated last line.
