@@ -38,12 +38,14 @@ pub(super) fn passphrase(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
             reason(&error)
         )));
     }
-    let file = read(&path)
-        .and_then(|file| file.private_asking(change.old_passphrase, "Enter old passphrase: "))
-        .map_err(|error| {
-            KeygenFailure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
-        })?;
-    if !file.comment.is_empty() {
+    let failed = |error: files::LoadError| {
+        KeygenFailure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
+    };
+    let key_file = read(&path).map_err(failed)?;
+    let file = key_file
+        .private_asking(change.old_passphrase, "Enter old passphrase: ")
+        .map_err(failed)?;
+    if key_file.has_comment() {
         println!("Key has comment '{}'", escape::one_line(&file.comment));
     }
     let new = match change.new_passphrase {

@@ -93,7 +93,7 @@ impl<'a> KeyFile<'a> {
         })
     }
 
-    /// What was read from a file of which only the public key is wanted.
+    /// A file's bytes, of which only the public key is wanted.
     pub(super) fn of(path: &'a Path, bytes: Zeroizing<Vec<u8>>) -> Self {
         Self {
             path,
@@ -105,6 +105,11 @@ impl<'a> KeyFile<'a> {
 
     pub(super) fn is_private_key(&self) -> bool {
         private_file::is_private_key(&self.bytes)
+    }
+
+    /// Whether the private key's format has a comment, which may be empty.
+    pub(super) fn has_comment(&self) -> bool {
+        self.bytes.starts_with(b"-----BEGIN OPENSSH ")
     }
 
     /// The private key. `given` is its passphrase where the command line has one; otherwise the

@@ -2,8 +2,11 @@
 
 use std::process::Command;
 
+use interop::agent::{RealAgent, program};
+use interop::fixture;
 use interop::peers::ours::Kind;
 use interop::process::{Input, command_line};
+use interop::scratch::Scratch;
 use interop::site::{HOST, Site, each_with_terminals as each};
 use interop::terminal::Terminal;
 
@@ -288,4 +291,40 @@ fn keystrokes_are_hidden_where_the_server_answers_pings() {
         terminal.type_text("exit 6\n");
         assert_eq!(terminal.end(), 6);
     });
+}
+
+/// Standard input may be the data to sign, or a list that a loop reads: the passphrase is typed.
+#[test]
+fn passphrases_are_typed_beside_a_piped_input() {
+    let scratch = Scratch::new();
+    let key = scratch.write("key", fixture::text("user_ed25519"));
+    let path = key.display().to_string();
+    fixture::run_keygen(&["-q", "-p", "-P", "", "-N", "open sesame", "-f", &path]).expect("-p");
+    scratch.write("key.pub", fixture::text("user_ed25519.pub"));
+    for suite in [Kind::OpenSsh, Kind::Fulmar] {
+        let (Some(agent), Ok(keygen), Ok(add)) = (
+            RealAgent::start_of(suite, &[]),
+            program(suite, "keygen"),
+            program(suite, "add"),
+        ) else {
+            continue;
+        };
+        let (keygen, add) = (command_line(&keygen), command_line(&add));
+        for script in [
+            format!("echo data | {keygen} -Y sign -n file -f {path}"),
+            format!("echo other | {keygen} -y -f {path}"),
+            format!("echo {path} | while read key; do {add} $key; done"),
+        ] {
+            let mut terminal = local(&format!(
+                "unset DISPLAY WAYLAND_DISPLAY SSH_ASKPASS_REQUIRE; \
+                 SSH_AUTH_SOCK={}; export SSH_AUTH_SOCK; {script}",
+                agent.socket.display()
+            ));
+            terminal.expect("passphrase");
+            terminal.type_text("open sesame\n");
+            assert_eq!(terminal.end(), 0, "{suite:?} {}", terminal.screen());
+            let screen = terminal.screen();
+            assert!(!screen.contains("sesame"), "{suite:?} {screen}");
+        }
+    }
 }

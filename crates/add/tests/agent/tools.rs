@@ -124,7 +124,7 @@ pub(crate) fn the_words_and_statuses_are_those_of_ssh_add(folder: &Folder) {
             assert_eq!(ours, theirs);
         }
     }
-    // A wrong command line is told before the agent is asked for, as from OpenSSH 10 on.
+    // A wrong command line is an error without an agent too, as from OpenSSH 10 on.
     for (args, status) in [
         (&["-y"][..], 1),
         (&["-t", "never", "ed"], 1),

@@ -264,13 +264,20 @@ fn edits_touch_nothing_else() {
 
 #[test]
 fn a_line_is_appended_to_a_file_that_is_made_or_has_no_end() {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
     let folder = Folder::new("append");
     let path = folder.path("made/known_hosts");
     append(&path, "first\n").unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&path), 0o600);
+    // As a file that is made here with these permissions: less the umask.
+    let like = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .mode(0o644)
+        .open(folder.path("like"));
+    drop(like.unwrap());
+    assert_eq!(mode(&path), mode(&folder.path("like")));
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     std::fs::write(&path, "no end").unwrap();
     append(&path, "second\n").unwrap();
