@@ -414,7 +414,7 @@ fn tries_are_counted_by_the_server() {
     }
     let key = UserKey::new(31);
     let guest = guest_with("", &key);
-    let server = Sshd::start(Config::new("MaxAuthTries 3"));
+    let server = Sshd::start(Config::new("MaxAuthTries 3\nPubkeyAuthOptions max-pk-ok:0"));
     let wrong: Vec<UserKey> = (60..63).map(UserKey::new).collect();
     let [one, two, three] = &wrong[..] else {
         unreachable!()

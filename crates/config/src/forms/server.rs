@@ -313,6 +313,9 @@ pub(crate) fn permitted_opens(words: &[String]) -> Form {
     permitted_ports(words)
 }
 
+/// The largest `max-pk-ok`, as in OpenSSH.
+const MAX_PK_OK: u32 = 255;
+
 /// `PubkeyAuthOptions`. As in OpenSSH, the last `max-pk-ok` counts.
 pub(crate) fn pubkey_options(words: &[String]) -> Form {
     let mut options = PubkeyAuthOptions::default();
@@ -322,7 +325,7 @@ pub(crate) fn pubkey_options(words: &[String]) -> Form {
             ("none", _) => {}
             ("touch-required", _) => options.touch_required = true,
             ("verify-required", _) => options.verify_required = true,
-            (_, Some(count)) if count.parse::<u32>().is_ok_and(|count| count < 1 << 31) => {
+            (_, Some(count)) if count.parse::<u32>().is_ok_and(|count| count <= MAX_PK_OK) => {
                 options.max_pk_ok = count.parse().ok();
             }
             _ => return Err(format!("pubkey auth option \"{word}\" is not known")),

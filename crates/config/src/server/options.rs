@@ -165,7 +165,7 @@ pub struct PubkeyAuthOptions {
     pub touch_required: bool,
     /// Security keys must attest user verification.
     pub verify_required: bool,
-    /// `max-pk-ok`, if it is given: see [`answered_queries`](Self::answered_queries).
+    /// `max-pk-ok`, if it is given: see [`free_queries`](Self::free_queries).
     pub(crate) max_pk_ok: Option<u32>,
 }
 
@@ -173,9 +173,9 @@ pub struct PubkeyAuthOptions {
 const DEFAULT_MAX_PK_OK: u32 = 6;
 
 impl PubkeyAuthOptions {
-    /// Number of queries about keys (RFC 4252 §7, a request without a signature) that are answered
-    /// positively; each further one counts as a failure. 6 without `max-pk-ok`.
-    pub fn answered_queries(self) -> u32 {
+    /// Number of queries about keys (RFC 4252 §7, a request without a signature) that are refused
+    /// without counting as a failed attempt; each further refusal counts. 6 without `max-pk-ok`.
+    pub fn free_queries(self) -> u32 {
         self.max_pk_ok.unwrap_or(DEFAULT_MAX_PK_OK)
     }
 }

@@ -499,10 +499,10 @@ fn what_is_permitted_of_forwarding() {
             && !strict.user_keys.pubkey_auth_options.verify_required
     );
     assert!(strict.connection.refuse_connection && strict.session.expose_auth_info);
-    assert_eq!(strict.user_keys.pubkey_auth_options.answered_queries(), 6);
+    assert_eq!(strict.user_keys.pubkey_auth_options.free_queries(), 6);
     let few = load("PubkeyAuthOptions verify-required max-pk-ok:2\n").global();
     assert!(few.user_keys.pubkey_auth_options.verify_required);
-    assert_eq!(few.user_keys.pubkey_auth_options.answered_queries(), 2);
+    assert_eq!(few.user_keys.pubkey_auth_options.free_queries(), 2);
     for (word, of_client, of_all) in [
         ("yes", true, false),
         ("transport", true, false),

@@ -64,8 +64,9 @@ struct Label {
     is_tried: bool,
     /// True if the client only asked whether the key is acceptable.
     is_question: bool,
-    /// True if the client only asked for the methods: `none` as the first request.
-    is_probe: bool,
+    /// True if a failure does not count for MaxAuthTries: `none` as the first request, with which a
+    /// client asks for the methods, and the first questions for keys.
+    is_free: bool,
     /// True if a KDC alone has decided on a password.
     is_by_kdc: bool,
 }
@@ -77,7 +78,7 @@ impl Label {
             detail: String::new(),
             is_tried,
             is_question: false,
-            is_probe: false,
+            is_free: false,
             is_by_kdc: false,
         }
     }
@@ -273,7 +274,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             ToMonitor::GssapiKeyex(request) => self.try_gssapi_keyex(request.mic)?,
             _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned()).into()),
         };
-        label.is_probe = is_probe;
+        label.is_free = is_probe;
         if !is_none {
             self.note_attempt();
         }
@@ -371,8 +372,8 @@ impl<'l> AuthService<'_, '_, 'l> {
     /// Counts, logs and delays a failure; returns true if MaxAuthTries is reached.
     fn count_failure(&mut self, label: &Label) -> Result<bool, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        // A probe is delayed like a failure, but not counted.
-        if !label.is_probe {
+        // A free request is delayed like a failure, but not counted.
+        if !label.is_free {
             user.tries.failures += 1;
         }
         let exceeded = user.tries.failures >= user.options.authentication.max_auth_tries;

@@ -287,7 +287,7 @@ fn two_factors_keep_what_the_first_restricted() {
 #[test]
 fn failures_are_counted_and_the_first_none_is_not() {
     let own = own();
-    let (_directory, text) = with_keys("", "MaxAuthTries 3");
+    let (_directory, text) = with_keys("", "MaxAuthTries 3\nPubkeyAuthOptions max-pk-ok:0\n");
     let served = serve_requests(
         &text,
         &own.name,
@@ -506,26 +506,60 @@ fn a_method_with_a_story_for_a_name_is_unknown() {
     assert_eq!(log_name("a".repeat(65)), "unknown");
 }
 
+/// What each of these queries was answered, and how the login ended. `with_keys_in` makes the
+/// directory, in which key 1 is listed.
+fn asked_for_keys(more: &str, name: &str, queries: &[Vec<u8>]) -> (Vec<bool>, Served) {
+    let (_directory, text) = with_keys_in(TempDir::alone(), &line(1), more);
+    let served = serve_requests(&text, name, queries);
+    let answers = served.replies.iter().map(Frame::decode::<KeyAnswer>);
+    let answers: Vec<KeyAnswer> = answers.filter_map(Result::ok).collect();
+    let told = answers.iter().map(|answer| answer.acceptable).collect();
+    let cut_off = answers.last().is_some_and(|last| last.too_many_failures);
+    assert_eq!(cut_off, matches!(served.end, Some(NotLoggedIn::TooMany)));
+    (told, served)
+}
+
 #[test]
-fn questions_for_keys_beyond_their_number_are_failures() {
+fn the_first_refused_questions_for_keys_are_no_failures() {
     let own = own();
-    let (_directory, text) = with_keys_in(
-        TempDir::alone(),
-        &line(1),
-        "PubkeyAuthOptions max-pk-ok:2\nMaxAuthTries 3\n",
-    );
-    let mut frames = vec![sign(), user(&own.name)];
-    frames.extend((0..6).map(|_| query(1)));
-    let served = serve(&text, LoginPhase::KeyExchange, &frames);
-    let answers: Vec<KeyAnswer> = served
-        .replies
-        .iter()
-        .filter_map(|frame| frame.decode().ok())
-        .collect();
-    let told: Vec<bool> = answers.iter().map(|answer| answer.acceptable).collect();
-    assert_eq!(told, [true, true, false, false, false]);
-    assert!(answers[4].too_many_failures);
-    assert!(matches!(served.end, Some(NotLoggedIn::TooMany)));
+    let lines = "PubkeyAuthOptions max-pk-ok:2\nMaxAuthTries 3\n";
+    let refused = |count: u8| (2..2 + count).map(query);
+    // Questions for the listed key never count.
+    let mut queries: Vec<Vec<u8>> = (0..5).map(|_| query(1)).collect();
+    queries.extend(refused(4));
+    queries.push(signed(&own.name, 1));
+    let (told, served) = asked_for_keys(lines, &own.name, &queries);
+    assert_eq!(told, [[true; 5].as_slice(), &[false; 4]].concat());
+    assert!(served.proof.is_some());
+    // Users who do not exist are answered alike.
+    for name in [&own.name, "no-such-user-here"] {
+        let queries: Vec<Vec<u8>> = refused(9).collect();
+        let (told, served) = asked_for_keys(lines, name, &queries);
+        assert_eq!((told, served.proof.is_none()), (vec![false; 5], true));
+        let user = served.user.unwrap();
+        assert_eq!((user.tries.failures, user.tries.attempted), (3, true));
+    }
+}
+
+#[test]
+fn questions_for_keys_that_cannot_log_in_are_failures_at_once() {
+    let own = own();
+    for more in [
+        "PubkeyAuthentication no\n",
+        "PubkeyAcceptedAlgorithms rsa-sha2-256\n",
+        "PubkeyAuthOptions max-pk-ok:0\n",
+    ] {
+        let queries: Vec<Vec<u8>> = (2..9).map(query).collect();
+        let lines = format!("MaxAuthTries 3\n{more}");
+        let (told, _served) = asked_for_keys(&lines, &own.name, &queries);
+        assert_eq!(told, [false; 3], "{more}");
+    }
+    // The first of two factors is spent.
+    let mut requests = vec![signed(&own.name, 1)];
+    requests.extend((0..5).map(|_| query(1)));
+    let lines = "MaxAuthTries 3\nAuthenticationMethods publickey,publickey\n";
+    let (told, _served) = asked_for_keys(lines, &own.name, &requests);
+    assert_eq!(told, [false; 3]);
 }
 
 /// Log-reading tools parse these lines from the end: a name must not push the address off.

@@ -99,8 +99,8 @@ pub(crate) struct Tries {
     /// Failed passwords, answers and signatures; from half of MaxAuthTries on, each failure is
     /// logged at level INFO.
     pub(crate) guesses: u32,
-    /// Key queries that were answered with acceptance.
-    pub(crate) pk_oks: u32,
+    /// Key queries for keys that were looked for and not listed.
+    pub(crate) refused_queries: u32,
     /// True if the client has tried a method other than `none`.
     pub(crate) attempted: bool,
 }

@@ -16,6 +16,16 @@ use crate::connection::kbdint::{Dialogue, Interrupted};
 use crate::connection::publickey::{self, Lookup};
 use crate::log::PREAUTH;
 
+/// Whether a key that the client offers can log its user in.
+enum KeyLookup {
+    /// Its method or algorithm is not permitted, it cannot be read, or it has been used already.
+    Unusable,
+    /// It was looked for, and does not log this user in.
+    Unlisted,
+    /// A signature by it logs the user in, with these options.
+    Listed(Box<CandidateKey>, Box<KeyOptions>),
+}
+
 impl AuthService<'_, '_, '_> {
     /// Runs `keyboard-interactive`; returns `None` if the client changed to another method.
     pub(super) fn try_kbdint(
@@ -85,21 +95,13 @@ impl AuthService<'_, '_, '_> {
         Ok(Some((label, proof)))
     }
 
-    /// `publickey` without a signature: answers whether the key is acceptable.
+    /// `publickey` without a signature: answers whether the key is acceptable. As in OpenSSH 10.6
+    /// the first refusals do not count for MaxAuthTries, so that a client whose agent has many keys
+    /// comes to the right one.
     pub(super) fn answer_query(&mut self, request: &KeyQuery) -> Result<(), NotLoggedIn> {
         let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         label.is_question = true;
-        let user = self.user.as_mut().ok_or_else(no_user)?;
-        let found = found.filter(|_| {
-            user.tries.pk_oks
-                < user
-                    .options
-                    .user_keys
-                    .pubkey_auth_options
-                    .answered_queries()
-        });
-        if found.is_some() {
-            user.tries.pk_oks += 1;
+        if matches!(found, KeyLookup::Listed(..)) {
             self.log_attempt(POSTPONED, &label, false);
             let methods = self.methods();
             self.channel.send(&KeyAnswer {
@@ -108,6 +110,12 @@ impl AuthService<'_, '_, '_> {
                 too_many_failures: false,
             })?;
             return Ok(());
+        }
+        let user = self.user.as_mut().ok_or_else(no_user)?;
+        if matches!(found, KeyLookup::Unlisted) {
+            let free = user.options.user_keys.pubkey_auth_options.free_queries();
+            label.is_free = user.tries.refused_queries < free;
+            user.tries.refused_queries += 1;
         }
         self.note_attempt();
         let exceeded = self.count_failure(&label)?;
@@ -140,7 +148,7 @@ impl AuthService<'_, '_, '_> {
             self.log
                 .error("host-bound signature names another host key than the connection's");
         }
-        let (Some((candidate, grants)), true) = (found, host_key_fits) else {
+        let (KeyLookup::Listed(candidate, grants), true) = (found, host_key_fits) else {
             return Ok((label, None));
         };
         let user = self.user.as_ref().ok_or_else(no_user)?;
@@ -157,7 +165,7 @@ impl AuthService<'_, '_, '_> {
                 key: Some(candidate.key().key().blob()),
                 info: Some(candidate.auth_info()),
                 old_algorithms: candidate.old_algorithms(),
-                grants: Some(grants),
+                grants: Some(*grants),
                 ..Proof::default()
             }),
             Err(error) => {
@@ -241,11 +249,11 @@ impl AuthService<'_, '_, '_> {
         &mut self,
         algorithm: &str,
         blob: &[u8],
-    ) -> Result<(Label, Option<(CandidateKey, KeyOptions)>), NotLoggedIn> {
+    ) -> Result<(Label, KeyLookup), NotLoggedIn> {
         let mut label = Label::of(ChainMethod::Publickey, false);
         let user = self.user.as_ref().ok_or_else(no_user)?;
         if !user.chains.allows(ChainMethod::Publickey) {
-            return Ok((label, None));
+            return Ok((label, KeyLookup::Unusable));
         }
         let accepted = publickey::accepted(&user.options);
         let candidate = match publickey::candidate(algorithm, blob, accepted, &user.options) {
@@ -255,7 +263,7 @@ impl AuthService<'_, '_, '_> {
                     let line = format!("userauth_pubkey: {reason}");
                     self.log.marked(LogLevel::Info, &line, PREAUTH);
                 }
-                return Ok((label, None));
+                return Ok((label, KeyLookup::Unusable));
             }
         };
         label.is_tried = user.account().is_some();
@@ -277,8 +285,14 @@ impl AuthService<'_, '_, '_> {
             self.log
                 .info(&format!("refusing previously-used {} key", label.detail));
         }
-        let grants = grants.filter(|_| user.account().is_some() && !used);
-        Ok((label, grants.map(|grants| (candidate, grants))))
+        let found = match grants {
+            _ if used => KeyLookup::Unusable,
+            Some(grants) if user.account().is_some() => {
+                KeyLookup::Listed(Box::new(candidate), Box::new(grants))
+            }
+            _ => KeyLookup::Unlisted,
+        };
+        Ok((label, found))
     }
 }
 
