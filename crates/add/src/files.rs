@@ -11,7 +11,7 @@ use keys::{KeyError, PresentedKey, public_file};
 use zeroize::Zeroizing;
 
 use crate::options::AddOptions;
-use crate::{AgentConnection, Failed, debug, reason, type_label};
+use crate::{AgentConnection, Failed, debug, reason};
 
 /// Files in ~/.ssh that are added if none is named.
 const DEFAULT_FILES: [&str; 6] = [
@@ -356,7 +356,7 @@ impl FileWork<'_> {
                 "" => "no comment".to_owned(),
                 comment => escape::one_line(comment),
             };
-            eprintln!("Identity removed: {path} {} ({comment})", type_label(key));
+            eprintln!("Identity removed: {path} {} ({comment})", key.label());
         }
         Ok(())
     }

@@ -206,7 +206,7 @@ fn list(connection: &mut AgentConnection, options: &AddOptions) -> Result<(), Fa
             Ok(key) if options.action == Action::ListFingerprints => {
                 let blob = key.key().blob();
                 let fingerprint = keys::fingerprint::of_blob(&blob, options.fingerprint_hash);
-                let (bits, label) = (key.key().bits(), type_label(&key));
+                let (bits, label) = (key.key().bits(), key.label());
                 println!("{bits} {fingerprint} {comment} ({label})");
             }
             Ok(key) => println!("{}", keys::public_file::to_line(&key, &identity.comment)),
@@ -214,15 +214,6 @@ fn list(connection: &mut AgentConnection, options: &AddOptions) -> Result<(), Fa
         }
     }
     Ok(())
-}
-
-/// The key's type as `-l` shows it.
-fn type_label(key: &PresentedKey) -> String {
-    let label = key.key().key_type().label();
-    match key.certificate() {
-        Some(_) => format!("{label}-CERT"),
-        None => label.to_owned(),
-    }
 }
 
 fn remove_all(connection: &mut AgentConnection, options: &AddOptions) -> Result<(), Failed> {

@@ -24,6 +24,17 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
 }
 
+impl Peer {
+    /// `HOST ([ADDRESS]:PORT)`, or `HOST (via proxy)`: OpenSSH's words, which programs look for.
+    pub(crate) fn shown_with_address(&self) -> String {
+        let host = one_line(&self.host);
+        match self.address {
+            Some(address) => format!("{host} ([{}]:{})", address.ip(), address.port()),
+            None => format!("{host} (via proxy)"),
+        }
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.address {

@@ -195,6 +195,21 @@ fn guess(
     true
 }
 
+/// The server's version line in OpenSSH's words, from which ssh-copy-id reads the software.
+fn version_words(line: &str) -> String {
+    let words = line
+        .strip_prefix("SSH-")
+        .and_then(|rest| rest.split_once('-'));
+    match words {
+        Some((protocol, software)) => format!(
+            "Remote protocol version {}, remote software version {}",
+            one_line(protocol),
+            one_line(software)
+        ),
+        None => format!("Remote version string {}", one_line(line)),
+    }
+}
+
 fn short_offer(profile: &ServerProfile, flight_bytes: usize) -> Option<ShortOffer> {
     let suite = profile.suite.as_deref()?;
     let (cipher, mac) = match suite.split_once('+') {
@@ -458,7 +473,7 @@ impl Greeted {
             match event {
                 Event::Version => {
                     let version = driver.connection().peer_version().unwrap_or_default();
-                    debug1!("Remote version string {}", one_line(version));
+                    debug1!("{}", version_words(version));
                     on_version(version);
                     if self.fast_open {
                         tell_fast_open(driver.socket());

@@ -55,6 +55,11 @@ impl What {
         }
     }
 
+    /// True if the server runs something for it, whose exit status is this program's.
+    pub(crate) fn is_session(&self) -> bool {
+        matches!(self, Self::Shell | Self::Exec(_) | Self::Subsystem(_))
+    }
+
     /// Name of the channel request that starts it.
     pub(crate) fn request_name(&self) -> &'static str {
         match self {

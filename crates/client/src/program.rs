@@ -14,6 +14,7 @@ use config::{Environment, SystemFiles};
 use sys::syslog::{Facility, Syslog};
 
 use crate::accelerate;
+use crate::auth::identity::Keys;
 use crate::connect;
 use crate::connection::OneConnection;
 use crate::error::ClientError;
@@ -50,7 +51,9 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
             0
         }
         Action::Query(what) => query::print(what),
-        Action::PrintConfig | Action::Connect => exit_code(run(&flags, None, None)),
+        Action::PrintConfig | Action::ListKeys | Action::Connect => {
+            exit_code(run(&flags, None, None))
+        }
     }
 }
 
@@ -149,11 +152,7 @@ fn run(
     let mut options = resolve(flags, &config, &here)?;
     if flags.action == Action::PrintConfig {
         warn(&options);
-        let text = options.dump();
-        return match sys::io::write_all(sys::io::stdout(), text.as_bytes()) {
-            Ok(()) => Ok(0),
-            Err(_) => Ok(FAILURE),
-        };
+        return Ok(write_out(&options.dump()));
     }
     log::set_level(options.logging.log_level);
     log::force(&options.logging.log_verbose);
@@ -171,6 +170,10 @@ fn run(
         return passenger::command(command, &options);
     }
     drop(config);
+    if flags.action == Action::ListKeys {
+        let lines = Keys::find(&options).lines(&options);
+        return Ok(write_out(&lines.concat()));
+    }
     let sharers = match (&among_many, local.as_deref()) {
         (Some(many), _) => many.terms.sharers,
         (None, Some(local)) => local.sharers(),
@@ -183,6 +186,14 @@ fn run(
         options.forget_words();
     }
     connect_and_run(flags, &options, local, among_many)
+}
+
+/// Writes to standard output and returns the exit code.
+fn write_out(text: &str) -> i32 {
+    match sys::io::write_all(sys::io::stdout(), text.as_bytes()) {
+        Ok(()) => 0,
+        Err(_) => FAILURE,
+    }
 }
 
 /// The configuration files that the command line selects.

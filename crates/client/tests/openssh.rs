@@ -181,6 +181,22 @@ fn a_refused_login_names_the_methods_left() {
     );
 }
 
+/// ssh-copy-id reads the software's name; other programs look for the key and the end of the login.
+#[test]
+fn verbose_messages_have_the_words_that_programs_look_for() {
+    let Some(sshd) = sshd("") else { return };
+    let output = run(sshd.ssh(&key(1)).args(["-v", "127.0.0.1", "true"]));
+    let said = stderr(&output);
+    let port = sshd.server.port;
+    for words in [
+        "debug1: Remote protocol version 2.0, remote software version OpenSSH_",
+        " ED25519 SHA256:",
+        &format!("Authenticated to 127.0.0.1 ([127.0.0.1]:{port}) using \"publickey\"."),
+    ] {
+        assert!(said.contains(words), "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn too_many_keys_end_with_the_servers_words() {
     let Some(sshd) = sshd("MaxAuthTries 2") else {

@@ -120,6 +120,7 @@ pub const SSH: &[Flag] = &[
     flag("x", None, "no X11 forwarding"),
     flag("Y", None, "forward X11 for trusted programs"),
     flag("y", None, "write messages to syslog"),
+    flag("Z", None, "list the keys that would be tried and exit"),
     flag("json", None, "with -O status: as JSON"),
     // Refused by name, or without a meaning.
     hidden("1"),

@@ -18,8 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first = agent.list()?.into_iter().next();
     let identity = first.ok_or("the agent has no key")?;
     let key = PresentedKey::from_blob(&identity.blob)?;
-    let algorithm = sshsig::algorithm(key.key().key_type(), HashAlgorithm::Sha512)
-        .ok_or("this key signs no files")?;
+    let algorithm = sshsig::algorithm(key.key().key_type()).ok_or("this key signs no files")?;
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
     let hash = sshsig::hash_from_name(b"sha512")?;

@@ -9,7 +9,7 @@ use keys::known_hosts::{KnownHosts, KnownHostsEntry, LineContent, Marker, hash_n
 use keys::{PresentedKey, fingerprint};
 
 use super::options::{FingerprintForm, Flags};
-use super::{KeygenFailure, files, reason, show};
+use super::{KeygenFailure, files, reason};
 use transfer::plan::shown;
 
 /// What `-F` looks for, and how it shows what it finds.
@@ -136,7 +136,7 @@ fn print_fingerprint(
     let blob = key.key().blob();
     let comment = escape::one_line(entry.comment);
     let space = if comment.is_empty() { "" } else { " " };
-    let label = show::label(key);
+    let label = key.label();
     println!(
         "{name} {label} {}{space}{comment}",
         form.fingerprint_of(&blob)

@@ -93,14 +93,6 @@ fn end_of_word(text: &str) -> Option<usize> {
     None
 }
 
-pub(super) fn label(key: &PresentedKey) -> String {
-    let label = key.key().key_type().label();
-    match key.certificate() {
-        Some(_) => format!("{label}-CERT"),
-        None => label.to_owned(),
-    }
-}
-
 pub(super) fn print_fingerprint(form: FingerprintForm, key: &PresentedKey, comment: &str) {
     let blob = key.key().blob();
     let comment = match escape::one_line(comment) {
@@ -111,12 +103,12 @@ pub(super) fn print_fingerprint(form: FingerprintForm, key: &PresentedKey, comme
     println!(
         "{bits} {} {comment} ({})",
         form.fingerprint_of(&blob),
-        label(key)
+        key.label()
     );
     if form.verbose {
         println!(
             "{}",
-            fingerprint::randomart(&blob, form.hash, &label(key), bits)
+            fingerprint::randomart(&blob, form.hash, &key.label(), bits)
         );
     }
 }
@@ -164,7 +156,7 @@ pub(super) fn export(
             let comment = format!(
                 "{}-bit {}, converted by {} from OpenSSH",
                 key.key().bits(),
-                label(&key),
+                key.label(),
                 files::default_comment()
             );
             Some(public_file::to_rfc4716(&key, &comment))
@@ -180,7 +172,7 @@ pub(super) fn export(
         }
         None => Err(KeygenFailure::new(format!(
             "unsupported key type {}",
-            label(&key)
+            key.label()
         ))),
     }
 }
@@ -206,7 +198,7 @@ fn hex_dump(path: &Path, passphrase: Option<&[u8]>) -> Result<(), KeygenFailure>
             .public()
             .map_err(|error| cannot_load(path, &error))?
             .key;
-        print_dump("Public", &label(&public), &public.blob());
+        print_dump("Public", &public.label(), &public.blob());
         return Ok(());
     }
     let key = file

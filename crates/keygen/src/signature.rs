@@ -270,7 +270,7 @@ impl SigningWork<'_> {
         let failed = |why: &str| KeygenFailure::new(format!("Signing {name} failed: {why}"));
         let digest = digest(input, self.hash).map_err(|error| failed(&reason(&error)))?;
         let namespace = self.namespace.as_bytes();
-        let algorithm = sshsig::algorithm(self.key.key().key_type(), self.hash)
+        let algorithm = sshsig::algorithm_with(self.key.key().key_type(), self.hash)
             .ok_or_else(|| failed("the key cannot sign"))?;
         let message = sshsig::message(namespace, self.hash, &digest);
         let signature = self.signer.sign(algorithm, &message);
@@ -362,7 +362,7 @@ fn verify(asked: &Asked<'_>) -> Result<(), KeygenFailure> {
         println!(
             "Good \"{}\" signature{by} with {} key {}",
             asked.namespace,
-            show::label(&key),
+            key.label(),
             asked.form.fingerprint_of(&key.key().blob())
         );
     }

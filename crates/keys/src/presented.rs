@@ -99,6 +99,16 @@ impl PresentedKey {
         own.into_iter().chain(authority).collect()
     }
 
+    /// Upper-case label for display: that of the key's type, with `-CERT` for a certificate.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let label = self.key().key_type().label();
+        match self {
+            Self::Plain(_) => label.to_owned(),
+            Self::Certificate(_) => format!("{label}-CERT"),
+        }
+    }
+
     /// Verifies a signature made by this key; see [`PublicKey::verify`]. A certificate requires a
     /// certificate algorithm, a plain key a plain one.
     ///

@@ -123,13 +123,18 @@ pub fn message(namespace: &[u8], hash: HashAlgorithm, digest: &[u8]) -> Vec<u8> 
     out
 }
 
-/// The algorithm with which a key of this type signs files; for RSA the one with the hash of the
-/// file's digest.
+/// The algorithm with which a key of this type signs files; for RSA the one with SHA-512.
 #[must_use]
-pub fn algorithm(key_type: KeyType, hash: HashAlgorithm) -> Option<SignatureAlgorithm> {
+pub fn algorithm(key_type: KeyType) -> Option<SignatureAlgorithm> {
+    key_type.algorithms().first().copied()
+}
+
+/// As [`algorithm`], for a file's digest by `hash`, which an RSA key signs by the same hash.
+#[must_use]
+pub fn algorithm_with(key_type: KeyType, hash: HashAlgorithm) -> Option<SignatureAlgorithm> {
     match (key_type, hash) {
         (KeyType::Rsa, HashAlgorithm::Sha256) => Some(SignatureAlgorithm::RsaSha256),
-        _ => key_type.algorithms().first().copied(),
+        _ => algorithm(key_type),
     }
 }
 

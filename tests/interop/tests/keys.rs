@@ -262,6 +262,8 @@ fn options_of_authorized_keys_hold() {
                 "{options}: {}",
                 outcome.summary()
             );
+            // The command is not left to run without its terminal.
+            assert_eq!((outcome.status, outcome.stdout.length), (255, 0));
         }
         authorize("restrict,pty");
         let outcome = site.run_with("", &["-tt", HOST, "tty"], Input::Nothing);

@@ -69,6 +69,7 @@ fn a_signal_that_ends_the_command_is_255() {
             let outcome = site.run(&format!("echo before; kill -{signal} $$; sleep 60"));
             assert_eq!(outcome.status, 255, "{signal}: {}", outcome.summary());
             assert_eq!(outcome.stdout.text(), "before\n", "{signal}");
+            assert_eq!(outcome.stderr.text(), "", "{signal}");
         }
     });
 }

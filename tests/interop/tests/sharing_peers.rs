@@ -134,6 +134,8 @@ fn a_terminal_that_the_server_refuses_costs_only_the_terminal() {
         let outcome = shared.ride(&["-tt", HOST, "echo ran; exit 4"], Input::Nothing);
         assert_eq!(outcome.status, 4, "{}", outcome.summary());
         outcome.assert_shows("ran");
+        let said = outcome.stderr.text();
+        assert!(said.contains("PTY allocation request failed"), "{said}");
         assert_eq!(shared.ask("check", &[]).status, 0);
         shared.ends(master);
     });

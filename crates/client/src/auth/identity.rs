@@ -77,6 +77,7 @@ pub struct Identity {
     source: Source,
 }
 
+/// As OpenSSH names a key in its messages and for `-Z`: `NAME TYPE FINGERPRINT [explicit] [agent]`.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agent = matches!(self.source, Source::Agent { .. });
@@ -84,7 +85,7 @@ impl fmt::Debug for Identity {
             f,
             "{} {} {}{}{}",
             one_line(&self.name),
-            self.presented.blob_name(),
+            self.presented.label(),
             keys::fingerprint::sha256(&self.presented.key().blob()),
             if self.explicit { " explicit" } else { "" },
             if agent { " agent" } else { "" }

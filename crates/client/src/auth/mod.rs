@@ -267,7 +267,10 @@ impl<'c> Authenticator<'c> {
         if let Some(contexts) = self.driver.gss() {
             contexts.logged_in();
         }
-        verbose!("Authenticated to {} using \"{method}\".", self.peer);
+        verbose!(
+            "Authenticated to {} using \"{method}\".",
+            self.peer.shown_with_address()
+        );
         if proof == AuthProof::Nothing {
             info!(
                 "The server accepted the login without any proof of who you are: do not give it \

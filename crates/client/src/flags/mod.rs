@@ -42,6 +42,8 @@ pub enum Action {
     Connect,
     /// `-G`: print the settings for the host.
     PrintConfig,
+    /// `-Z`: list the keys that would be tried.
+    ListKeys,
     /// `-V`: print the version.
     Version,
     /// `-Q`: list names.
@@ -344,6 +346,9 @@ impl Parser {
             "t" => self.force_tty(),
             "G" => self.flags.action = Action::PrintConfig,
             "json" => self.flags.json = true,
+            // As in OpenSSH, -G beside it prints the settings.
+            "Z" if self.flags.action == Action::PrintConfig => {}
+            "Z" => self.flags.action = Action::ListKeys,
             "V" => self.flags.action = Action::Version,
             "q" => self.flags.level = Some(LogLevel::Quiet),
             "v" => {

@@ -16,6 +16,7 @@ usage: ssh [flags] [user@]host [command [argument ...]]
   -c ciphers         ciphers, in order         -m macs      MACs, in order
   -C                 compress                  -4, -6       IPv4, IPv6 only
   -b address         connect from this address -B interface connect from this interface
+  -Z                 list the keys that would be tried and exit
   -v, -q             more messages, none       -E file      write messages to this file
   -y                 write messages to syslog  -P tag       tag for Match tagged
   -A                 forward the agent         -a, -x, -k   no agent, X11, Kerberos

@@ -268,7 +268,8 @@ impl ClientSession<'_> {
                 let core = if core_dumped { " (core dumped)" } else { "" };
                 let message = one_line(&message);
                 let colon = if message.is_empty() { "" } else { ": " };
-                info!(
+                // The exit status and the message of the remote shell are all that OpenSSH shows.
+                verbose!(
                     "The command was ended by signal {}{core}{colon}{message}",
                     one_line(&name)
                 );
@@ -297,6 +298,8 @@ impl ClientSession<'_> {
                 error!("PTY allocation request failed on channel {}", channel.0);
                 self.terminal.leave_raw_mode();
                 self.plan.pty = None;
+                // As in OpenSSH: what wants a terminal is not left to run without one.
+                return self.fail(channel);
             }
             Some(Asked::X11) if !success => {
                 error!("X11 forwarding request failed on channel {}", channel.0);

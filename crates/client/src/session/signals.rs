@@ -57,6 +57,10 @@ impl ClientSession<'_> {
                 Some(signal) => {
                     self.terminal.leave_raw_mode();
                     verbose!("Killed by signal {}.", signal.as_raw());
+                    // As in OpenSSH: a tunnel that its service manager ends has not failed.
+                    if signal == Signal::TERM && !self.plan.what.is_session() {
+                        return Ok(Next::Finish(0));
+                    }
                     self.outcome.ended = Some(Ended::Signal);
                     return Ok(Next::Finish(FAILURE));
                 }

@@ -1,7 +1,7 @@
 //! Finds the user's keys and puts them in the order of trial.
 //!
-//! First certificates, then keys that both the configuration and the agent hold, then other keys of
-//! the agent (unless `IdentitiesOnly`), then keys that only files hold. Only public halves are
+//! First certificates, then keys that both the configuration and the agent hold, then other
+//! certificates and keys of the agent (unless `IdentitiesOnly`), then keys that only files hold. Only public halves are
 //! parsed here, and the first key is opened if it needs no passphrase; others are opened when their
 //! turn comes.
 
@@ -69,6 +69,20 @@ impl Keys {
 }
 
 impl Keys {
+    /// One line for each key that these options permit, in the order of trial; a server's own list
+    /// of algorithms is not known.
+    #[must_use]
+    pub fn lines(&self, options: &ClientOptions) -> Vec<String> {
+        let algorithms = &options.algorithms;
+        let min_rsa_bits = usize::try_from(algorithms.required_rsa_size).unwrap_or(usize::MAX);
+        let accepted = &algorithms.pubkey_accepted_algorithms;
+        self.identities
+            .iter()
+            .filter(|each| each.algorithm(accepted, None, min_rsa_bits).is_some())
+            .map(|each| format!("{each:?}\n"))
+            .collect()
+    }
+
     /// One key that the caller holds, presented as itself or by its certificate.
     #[must_use]
     pub fn one(key: &PrivateKey, presented: PresentedKey) -> Self {
@@ -422,7 +436,10 @@ pub(super) fn arrange(
         }
     }
     if !identities_only {
-        for held in held {
+        let is_certificate = |held: &&AgentKey| held.presented.certificate().is_some();
+        let certificates = held.iter().filter(is_certificate);
+        let plain = held.iter().filter(|held| !is_certificate(held));
+        for held in certificates.chain(plain) {
             let taken = order
                 .iter()
                 .any(|identity: &Identity| identity.blob == held.blob);

@@ -62,6 +62,16 @@ fn vouched(seed: u8) -> FoundCertificate {
     }
 }
 
+fn options(settings: &[(&'static str, &str)]) -> ClientOptions {
+    let mut line = CommandLine::new();
+    for (keyword, value) in settings {
+        line.set(keyword, (*value).to_owned());
+    }
+    ClientConfig::none(Path::new("/nonexistent"))
+        .resolve("host", &line, &Here::default())
+        .unwrap()
+}
+
 fn names(order: &VecDeque<Identity>) -> Vec<&str> {
     order
         .iter()
@@ -82,8 +92,38 @@ fn certificates_then_agent_keys_of_the_configuration_then_others_then_files() {
         names(&order),
         ["/k3-cert.pub", "/k2", "agent4", "/k1", "/k3"]
     );
+    let certified = AgentKey {
+        blob: vouched(4).certificate.blob(),
+        presented: vouched(4).certificate,
+        comment: "certified4".into(),
+    };
+    let order = arrange(&[], &files, &[held(4), certified, held(2)], false);
+    assert_eq!(names(&order), ["/k2", "certified4", "agent4", "/k1", "/k3"]);
     let only = arrange(&[], &files, &agent, true);
     assert_eq!(names(&only), ["/k2", "/k1", "/k3"]);
+}
+
+/// As `ssh -Z` prints them and `-v` names them.
+#[test]
+fn keys_are_shown_in_the_words_of_openssh() {
+    let identities = arrange(&[vouched(1)], &[named(1, true, true)], &[held(2)], false);
+    let keys = Keys {
+        identities,
+        agent: None,
+    };
+    let print = |seed| keys::fingerprint::sha256(&key(seed).public().blob());
+    let (one, two) = (print(1), print(2));
+    assert_eq!(
+        keys.lines(&options(&[])),
+        [
+            format!("/k1-cert.pub ED25519-CERT {one} explicit\n"),
+            format!("agent2 ED25519 {two} agent\n"),
+            format!("/k1 ED25519 {one} explicit\n"),
+        ]
+    );
+    let certificates = "ssh-ed25519-cert-v01@openssh.com";
+    let only = options(&[("PubkeyAcceptedAlgorithms", certificates)]);
+    assert_eq!(keys.lines(&only).len(), 1);
 }
 
 #[test]

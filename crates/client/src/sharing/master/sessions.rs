@@ -475,6 +475,8 @@ impl Master {
         match asked.filter(|_| !success) {
             Some(Asked::Pty) => {
                 error!("PTY allocation request failed on channel {}", channel.0);
+                // As with OpenSSH, the session goes on: its passenger has been told that it is open.
+                session.tell("PTY allocation request failed\r\n");
                 session.plan.pty = None;
                 if let Some(serial) = serial {
                     self.answer(serial, &MasterReply::NoTerminal(channel.0), driver);
