@@ -339,7 +339,7 @@ impl OneConnection<'_> {
         debug1!("crypto threads: {}", secured.driver.lane_report());
         report::tell_compression(&mut secured.driver);
         match outcome {
-            Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => {
+            Err(error @ (ClientError::Lost { .. } | ClientError::Ended { .. })) => {
                 // The local command and the change to the background happen at most once.
                 let repeatable = options.session.local_command.is_none() && !leaves;
                 let retry = retry_policy(&error, unconfirmed, repeatable);

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use driver::DriverError;
+use escape::LogLevel;
 
 use crate::text::one_line;
 
@@ -95,6 +96,15 @@ pub enum ClientError {
     },
     /// The server closed the connection.
     Closed(Peer),
+    /// The connection of a session ended without the server's DISCONNECT.
+    Ended {
+        /// The host.
+        host: String,
+        /// Why nothing can be read; `None` if the server closed it.
+        reason: Option<io::Error>,
+        /// The session had a terminal on the server.
+        had_terminal: bool,
+    },
     /// `ConnectTimeout` passed.
     TimedOut(Peer),
     /// A system call that the client needs failed.
@@ -146,6 +156,14 @@ impl fmt::Display for ClientError {
             }
             Self::Lost { peer, error } => lost(f, peer, error),
             Self::Closed(peer) => write!(f, "Connection closed by {peer}"),
+            Self::Ended {
+                host, reason: None, ..
+            } => write!(f, "Connection to {} closed by remote host.", one_line(host)),
+            Self::Ended {
+                host,
+                reason: Some(reason),
+                ..
+            } => write!(f, "Read from remote host {}: {reason}", one_line(host)),
             Self::TimedOut(peer) => {
                 write!(
                     f,
@@ -155,6 +173,36 @@ impl fmt::Display for ClientError {
             Self::System { what, error } => write!(f, "ssh: {what}: {error}"),
             Self::Said => Ok(()),
         }
+    }
+}
+
+impl ClientError {
+    /// The level of the line that reports it, as in OpenSSH; `None` if the user is told at every level.
+    /// Of several lines, each after the first has the level INFO.
+    pub(crate) fn level(&self) -> Option<LogLevel> {
+        match self {
+            Self::Ended { .. } => None,
+            Self::Resolve { .. } | Self::Connect { .. } => Some(LogLevel::Error),
+            Self::Handshake { error, .. } | Self::Lost { error, .. } => Some(level(error)),
+            Self::Closed(_) | Self::TimedOut(_) => Some(LogLevel::Info),
+            Self::Refused(_)
+            | Self::HostKey
+            | Self::Denied { .. }
+            | Self::System { .. }
+            | Self::Said => Some(LogLevel::Fatal),
+        }
+    }
+}
+
+/// What a peer does against the protocol is told wherever anything is: it may be an attack.
+fn level(error: &DriverError) -> LogLevel {
+    match error {
+        DriverError::Proto(proto::Error::Disconnected { .. } | proto::Error::TimedOut(_)) => {
+            LogLevel::Error
+        }
+        DriverError::Proto(proto::Error::NoCommonAlgorithm { .. }) => LogLevel::Info,
+        DriverError::Io(error) if error.kind() != io::ErrorKind::BrokenPipe => LogLevel::Info,
+        _ => LogLevel::Fatal,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::flags::{self, Action, FlagError, Flags, MasterCommand, SessionRequest
 use crate::interaction::Interaction;
 use crate::jumps;
 use crate::local::Here;
-use crate::log::{self, debug1, fatal, info};
+use crate::log::{self, debug1, info};
 use crate::pipelining::Caution;
 use crate::prompt::Prompter;
 use crate::proxy_mode;
@@ -122,9 +122,33 @@ fn exit_code(outcome: Result<i32, ClientError>) -> i32 {
         Ok(code) => code,
         Err(ClientError::Said) => FAILURE,
         Err(reason) => {
-            fatal!("{reason}");
+            report(&reason);
             FAILURE
         }
+    }
+}
+
+/// Tells why the program ends.
+fn report(reason: &ClientError) {
+    let text = reason.to_string();
+    let Some(level) = reason.level() else {
+        log::tell(&format!("{text}\n"));
+        if let ClientError::Ended {
+            host,
+            had_terminal: true,
+            ..
+        } = reason
+        {
+            info!("Connection to {} closed.", crate::text::one_line(host));
+        }
+        return;
+    };
+    match (reason, text.split_once('\n')) {
+        (ClientError::Handshake { .. } | ClientError::Lost { .. }, Some((first, others))) => {
+            log::write(level, format_args!("{first}"));
+            info!("{others}");
+        }
+        _ => log::write(level, format_args!("{text}")),
     }
 }
 

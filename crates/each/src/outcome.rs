@@ -60,7 +60,13 @@ pub(crate) fn cause(error: &ClientError) -> String {
         ClientError::Denied { methods, .. } => {
             format!("permission denied ({})", one_line(methods.join(",")))
         }
-        ClientError::Closed(_) => "connection closed".to_owned(),
+        ClientError::Closed(_) | ClientError::Ended { reason: None, .. } => {
+            "connection closed".to_owned()
+        }
+        ClientError::Ended {
+            reason: Some(reason),
+            ..
+        } => one_line(&*escape::system_words(&reason.to_string())),
         ClientError::TimedOut(_) => "timed out before the login".to_owned(),
         ClientError::Handshake { error, .. } | ClientError::Lost { error, .. } => lost(error),
         ClientError::System { what, error } => {

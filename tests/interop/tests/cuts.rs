@@ -299,11 +299,7 @@ fn those_that_are_quiet_leave_out_what_ssh_says_of_a_lost_connection() {
             let what = format!("{how:?}, up {up}: {}", outcome.summary());
             assert!(outcome.status > 0, "{what}");
             assert!(!said.is_empty(), "{what}");
-            let causes = [
-                "Connection closed by 127.0.0.1",
-                "Connection reset",
-                "Broken pipe",
-            ];
+            let causes = ["closed by remote host", "Connection reset", "Broken pipe"];
             assert!(!causes.iter().any(|cause| said.contains(cause)), "{what}");
         }
     }

@@ -105,7 +105,7 @@ impl ClientSession<'_> {
                 self.drop_forwards();
                 Ok(Next::Continue)
             }
-            Notice::PeerClosed => Err(ClientError::Closed(self.peer.clone())),
+            Notice::PeerClosed => Err(self.ended(None)),
             _ => Ok(Next::Continue),
         }
     }

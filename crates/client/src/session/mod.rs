@@ -15,6 +15,7 @@ mod shared_status;
 mod signals;
 mod startup;
 
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use config::client::YesNoAsk;
@@ -306,9 +307,31 @@ impl<'c> ClientSession<'c> {
     }
 
     fn lost(&self, error: DriverError) -> ClientError {
-        ClientError::Lost {
-            peer: self.peer.clone(),
-            error,
+        match error {
+            DriverError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => self.ended(None),
+            DriverError::Io(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionReset
+                        | ErrorKind::TimedOut
+                        | ErrorKind::HostUnreachable
+                        | ErrorKind::NetworkUnreachable
+                ) =>
+            {
+                self.ended(Some(error))
+            }
+            error => ClientError::Lost {
+                peer: self.peer.clone(),
+                error,
+            },
+        }
+    }
+
+    fn ended(&self, reason: Option<io::Error>) -> ClientError {
+        ClientError::Ended {
+            host: self.peer.host.clone(),
+            reason,
+            had_terminal: self.plan.pty.is_some() && self.outcome.started,
         }
     }
 

@@ -244,7 +244,7 @@ pub(super) fn failed(error: ClientError, what: &'static str) -> Error {
             }
             error => error.into(),
         },
-        ClientError::Closed(_) => Error::Closed,
+        ClientError::Closed(_) | ClientError::Ended { .. } => Error::Closed,
         ClientError::TimedOut(_) => Error::TimedOut(what),
         ClientError::System { error, .. } => error.into(),
         _ => Error::Misuse("the login cannot begin"),
