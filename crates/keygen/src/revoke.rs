@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use keys::krl::RevocationList;
+use keys::krl::{MAX_FILE_BYTES, RevocationList};
 use keys::{PresentedKey, PublicKey, fingerprint, public_file};
 
 use super::options::Flags;
@@ -250,14 +250,17 @@ fn sha256(text: &[u8], place: &str) -> Result<[u8; 32], KeygenFailure> {
 }
 
 fn load(path: &Path) -> Result<RevocationList, KeygenFailure> {
-    RevocationList::load_binary(path).map_err(|error| match error {
-        keys::krl::KrlError::Io(error) => KeygenFailure::new(format!(
-            "Unable to load KRL {}: {}",
-            shown(path),
-            reason(&error)
-        )),
-        error => KeygenFailure::new(format!("Invalid KRL file {}: {error}", shown(path))),
-    })
+    let name = shown(path);
+    let file = sys::file::open_named(path)
+        .and_then(|file| sys::file::read_file_bounded(&file, MAX_FILE_BYTES))
+        .map_err(|error| {
+            KeygenFailure::new(format!("Unable to load KRL {name}: {}", reason(&error)))
+        })?;
+    let invalid = |why: &str| KeygenFailure::new(format!("Invalid KRL file {name}: {why}"));
+    if !RevocationList::is_binary(&file) {
+        return Err(invalid("KRL file has invalid magic number"));
+    }
+    RevocationList::parse(&file).map_err(|error| invalid(&error.to_string()))
 }
 
 /// Says of each key whether a list revokes it, and with `-l` what the list holds.

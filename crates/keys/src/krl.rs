@@ -51,8 +51,6 @@ pub enum KrlError {
     Io(std::io::Error),
     /// The file exceeds [`MAX_FILE_BYTES`].
     TooLarge,
-    /// The file is a text list or none at all.
-    NotBinary,
     /// The binary encoding is malformed.
     Malformed(DecodeError),
     /// The format version is not supported.
@@ -78,8 +76,6 @@ impl fmt::Display for KrlError {
                  several files",
                 MAX_FILE_BYTES / (1024 * 1024)
             ),
-            // ssh-keygen's words.
-            Self::NotBinary => f.write_str("KRL file has invalid magic number"),
             Self::Malformed(error) => write!(f, "malformed revocation list: {error}"),
             Self::UnsupportedVersion(version) => {
                 write!(
@@ -133,12 +129,19 @@ struct CertificateSection {
 }
 
 impl RevocationList {
+    /// Whether a file holds a binary list. A text list has no version, time and comment, which a
+    /// program would show or change.
+    #[must_use]
+    pub fn is_binary(file: &[u8]) -> bool {
+        file.starts_with(&MAGIC.to_be_bytes())
+    }
+
     /// Parses a binary or text list.
     ///
     /// # Errors
     /// [`KrlError`].
     pub fn parse(file: &[u8]) -> Result<Self, KrlError> {
-        if file.starts_with(&MAGIC.to_be_bytes()) {
+        if Self::is_binary(file) {
             Self::parse_binary(file)
         } else {
             Self::parse_plain(file)
@@ -153,29 +156,11 @@ impl RevocationList {
         Self::read(&std::fs::File::open(path).map_err(KrlError::Io)?)
     }
 
-    /// As [`Self::load`], for a file that must hold a binary list: a text list has no version and no
-    /// time, which a program would show or change.
-    ///
-    /// # Errors
-    /// As [`Self::load`], and [`KrlError::NotBinary`].
-    pub fn load_binary(path: &Path) -> Result<Self, KrlError> {
-        let file = std::fs::File::open(path).map_err(KrlError::Io)?;
-        let bytes = Self::read_bounded(&file)?;
-        if !bytes.starts_with(&MAGIC.to_be_bytes()) {
-            return Err(KrlError::NotBinary);
-        }
-        Self::parse_binary(&bytes)
-    }
-
     /// Reads a list from an open file, from its current position to its end.
     ///
     /// # Errors
     /// [`KrlError`]; [`KrlError::TooLarge`] above [`MAX_FILE_BYTES`].
     pub fn read(file: &std::fs::File) -> Result<Self, KrlError> {
-        Self::parse(&Self::read_bounded(file)?)
-    }
-
-    fn read_bounded(file: &std::fs::File) -> Result<Vec<u8>, KrlError> {
         let size = file.metadata().map_err(KrlError::Io)?.len();
         // Fails before reading that much; the check below catches a file that grows meanwhile.
         if size > MAX_FILE_BYTES {
@@ -187,7 +172,7 @@ impl RevocationList {
         if u64::try_from(bytes.len()).is_ok_and(|len| len > MAX_FILE_BYTES) {
             return Err(KrlError::TooLarge);
         }
-        Ok(bytes)
+        Self::parse(&bytes)
     }
 
     /// True if a presented key is revoked: the key itself, the certified key, the certificate, or

@@ -273,7 +273,7 @@ fn a_line_is_appended_to_a_file_that_is_made_or_has_no_end() {
     // As a file that is made here with these permissions: less the umask.
     let like = std::fs::OpenOptions::new()
         .write(true)
-        .create(true)
+        .create_new(true)
         .mode(0o644)
         .open(folder.path("like"));
     drop(like.unwrap());
