@@ -194,7 +194,7 @@ _fulmar() {
 }
 _fulmar_flags() {
     case $1 in
-        ssh) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -E -e -F -f -G -g -I -i -J -K -k -L -l -M -m -N -n -O -o -P -p -Q -q -R -S -s -T -t -V -v -W -w -X -x -Y -y --json' ;;
+        ssh) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -E -e -F -f -G -g -I -i -J -K -k -L -l -M -m -N -n -O -o -P -p -Q -q -R -S -s -T -t -V -v -W -w -X -x -Y -y -Z --json' ;;
         sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
         sftp-server) _fulmar_words '-d -e -f -h -l -P -p -Q -R -u' ;;
         scp) _fulmar_words '-3 -4 -6 -A -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;

@@ -67,6 +67,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from ssh' -s X -d 'forward X11 for
 complete -c fulmar -n '__fish_seen_subcommand_from ssh' -s x -d 'no X11 forwarding'
 complete -c fulmar -n '__fish_seen_subcommand_from ssh' -s Y -d 'forward X11 for trusted programs'
 complete -c fulmar -n '__fish_seen_subcommand_from ssh' -s y -d 'write messages to syslog'
+complete -c fulmar -n '__fish_seen_subcommand_from ssh' -s Z -d 'list the keys that would be tried and exit'
 complete -c fulmar -n '__fish_seen_subcommand_from ssh' -l json -d 'with -O status: as JSON'
 complete -c fulmar -n '__fish_seen_subcommand_from ssh' -a '(__fish_complete_user_at_hosts)'
 complete -c fulmar -n '__fish_seen_subcommand_from sshd' -s 4 -d 'IPv4 only'

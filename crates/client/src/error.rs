@@ -177,7 +177,7 @@ impl fmt::Display for ClientError {
 }
 
 impl ClientError {
-    /// The level of the line that reports it, as in OpenSSH; `None` if the user is told at every level.
+    /// The level of the line that reports it, as in OpenSSH; `None` if every level shows it.
     /// Of several lines, each after the first has the level INFO.
     pub(crate) fn level(&self) -> Option<LogLevel> {
         match self {
@@ -194,7 +194,7 @@ impl ClientError {
     }
 }
 
-/// What a peer does against the protocol is told wherever anything is: it may be an attack.
+/// A violation of the protocol is shown at every level but QUIET: it may be an attack.
 fn level(error: &DriverError) -> LogLevel {
     match error {
         DriverError::Proto(proto::Error::Disconnected { .. } | proto::Error::TimedOut(_)) => {

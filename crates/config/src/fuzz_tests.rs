@@ -102,7 +102,7 @@ fn server(bytes: &[u8]) {
             let options = config.for_connection(&spec);
             let again = ServerConfig::decode(&config.encode()).unwrap();
             assert_eq!(again.for_connection(&spec), options);
-            assert!(options.dump().contains("port "));
+            assert!(options.dump().contains("Port "));
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -17,10 +17,20 @@ pub(crate) struct Case {
 
 macro_rules! case {
     ($folder:literal, $name:literal) => {
+        $crate::golden::case!($folder, $name, "out")
+    };
+    ($folder:literal, $name:literal, $output:literal) => {
         $crate::golden::Case {
             name: $name,
             text: include_str!(concat!("../../testdata/", $folder, "/", $name, ".conf")),
-            theirs: include_str!(concat!("../../testdata/", $folder, "/", $name, ".out")),
+            theirs: include_str!(concat!(
+                "../../testdata/",
+                $folder,
+                "/",
+                $name,
+                ".",
+                $output
+            )),
         }
     };
 }
@@ -79,6 +89,30 @@ pub(crate) fn compare_all(
     for differences in [differences, BOTH_SIDES, defaults] {
         all_needed(differences, &pairs);
     }
+}
+
+/// As [`compare_all`] for one list of differences, and byte for byte.
+pub(crate) fn compare_exactly(
+    cases: &[Case],
+    differences: &[Difference],
+    dump: impl Fn(&Case, &str) -> String,
+) {
+    let mut pairs = Vec::new();
+    for case in cases {
+        let first = case.text.lines().next().unwrap();
+        let ours = dump(case, first.split_once(": ").unwrap().1);
+        let relevant: Vec<&Difference> = differences.iter().chain(BOTH_SIDES).collect();
+        let kept = |dump: &str| -> Vec<String> {
+            let lines = dump.lines().filter(|line| {
+                let lower = line.to_ascii_lowercase();
+                !relevant.iter().any(|difference| covers(difference, &lower))
+            });
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(kept(&ours), kept(case.theirs), "{}", case.name);
+        pairs.push((ours, case.theirs.to_owned()));
+    }
+    all_needed(differences, &pairs);
 }
 
 /// Compares two dumps line by line, in order, leaving the keywords of `differences` out of both.

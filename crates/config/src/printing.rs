@@ -86,11 +86,23 @@ pub(crate) fn written(value: &Value) -> Vec<String> {
     }
 }
 
-/// Prints the values as `ssh -G` and `sshd -T` do: lower-case keyword, a space, the value.
-pub(crate) fn dump(table: Table, values: &Values) -> String {
+/// How a dump writes the keywords.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Letters {
+    /// In lower case, as `ssh -G`.
+    Lower,
+    /// As the manual page, as `sshd -T` of OpenSSH 10.6; that of 9.2 writes them in lower case.
+    Manual,
+}
+
+/// Prints the values as `ssh -G` and `sshd -T` do: keyword, a space, the value.
+pub(crate) fn dump(table: Table, values: &Values, letters: Letters) -> String {
     let mut out = String::new();
     let mut line = |name: &str, text: &str| {
-        out.push_str(&name.to_ascii_lowercase());
+        match letters {
+            Letters::Lower => out.push_str(&name.to_ascii_lowercase()),
+            Letters::Manual => out.push_str(name),
+        }
         out.push(' ');
         out.push_str(text);
         out.push('\n');

@@ -56,12 +56,12 @@ choices! {
     /// `TCPKeepAlive`.
     TcpKeepAlive {
         /// For the connection to the peer.
-        Yes = "yes" | "transport",
+        Yes = "true" | "yes" | "transport",
         /// For forwarded connections, too.
         All = "all",
         /// Not at all.
         #[default]
-        No = "no",
+        No = "false" | "no",
     }
 }
 

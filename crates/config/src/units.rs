@@ -103,15 +103,10 @@ pub fn parse_channel_time(text: &str) -> Option<u64> {
     (!text.is_empty() && (!has_fraction || seconds_named == 1)).then_some(total_ms)
 }
 
-/// Formats milliseconds as `sshd -T` prints a penalty: whole seconds, or with a fraction of six
-/// digits.
+/// Formats milliseconds as `sshd -T` prints a penalty: seconds with a fraction of six digits.
 pub fn format_milliseconds(milliseconds: u64) -> String {
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
-    if rest == 0 {
-        seconds.to_string()
-    } else {
-        format!("{seconds}.{rest:03}000")
-    }
+    format!("{seconds}.{rest:03}000")
 }
 
 /// Most digits after the decimal point of a size.
@@ -308,7 +303,7 @@ mod tests {
         assert_eq!(parse_milliseconds("."), None);
         assert_eq!(parse_milliseconds("1.é"), None);
         assert_eq!(format_milliseconds(1500), "1.500000");
-        assert_eq!(format_milliseconds(90_000), "90");
+        assert_eq!(format_milliseconds(90_000), "90.000000");
     }
 
     #[test]

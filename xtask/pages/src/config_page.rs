@@ -168,7 +168,8 @@ fn listed(row: &Keyword, values: &[&str]) -> String {
 fn support(row: &Keyword) -> Option<String> {
     match row.support {
         Support::Fulfilled => Some(
-            "Has no effect: it restricts or details a function that is not supported.".to_owned(),
+            "Has no effect: it restricts or details something that Fulmar does not have."
+                .to_owned(),
         ),
         Support::Enabling([]) => Some("Not supported: ignored with a warning.".to_owned()),
         Support::Enabling(values) => Some(format!(

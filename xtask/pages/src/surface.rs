@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(
             coverage("page", &names, SERVER_TABLE),
             "page: 4 keywords\n   2 carried out\n   1 not known: Frob\n   \
-             1 not carried out; warns: SshdAuthPath\n"
+             1 nothing to do: SshdAuthPath\n"
         );
     }
 }

@@ -14,7 +14,7 @@ use crate::destination;
 use crate::environment::Environment;
 use crate::error::{ConfigError, MISTYPED, Warning};
 use crate::forward::{ForwardListen, ForwardTo};
-use crate::printing;
+use crate::printing::{self, Letters};
 use crate::tokens::{self, BAD_USER, ExpandError, Purpose, Tokens};
 use crate::types::LogLevel;
 use crate::value::{Repeat, Value, Values};
@@ -531,7 +531,7 @@ impl ClientOptions {
         format!(
             "host {}\n{}",
             self.host_argument,
-            printing::dump(CLIENT_TABLE, &self.values)
+            printing::dump(CLIENT_TABLE, &self.values, Letters::Lower)
         )
     }
 }

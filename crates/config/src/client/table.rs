@@ -33,14 +33,6 @@ const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
-const TCP_KEEP_ALIVE: Kind = Kind::Choice(&[
-    ("yes", TcpKeepAlive::Yes.choice()),
-    ("true", TcpKeepAlive::Yes.choice()),
-    ("transport", TcpKeepAlive::Yes.choice()),
-    ("all", TcpKeepAlive::All.choice()),
-    ("no", TcpKeepAlive::No.choice()),
-    ("false", TcpKeepAlive::No.choice()),
-]);
 /// `ssh -G` of OpenSSH 10.6 prints `no` for `no-pq-kex`.
 const WARN_WEAK: Kind = Kind::Choice(&[
     ("yes", WarnWeakCrypto::Yes.choice()),
@@ -140,7 +132,7 @@ keywords! {
         /// `StrictHostKeyChecking`.
         host_keys.strict_host_key_checking: StrictHostKeyChecking = StrictHostKeyChecking [] Kind::Choice(StrictHostKeyChecking::SPELLINGS), "ask", Carried, Everywhere, First, Line;
         /// `TCPKeepAlive`.
-        connection.tcp_keep_alive: TcpKeepAlive = TCPKeepAlive ["KeepAlive"] TCP_KEEP_ALIVE, "yes", Carried, Everywhere, First, Line;
+        connection.tcp_keep_alive: TcpKeepAlive = TCPKeepAlive ["KeepAlive"] Kind::Choice(TcpKeepAlive::SPELLINGS), "yes", Carried, Everywhere, First, Line;
         /// `Tunnel` (`-w`).
         forwarding.tunnel: Tunnel = Tunnel [] Kind::Choice(Tunnel::SPELLINGS), "no", Carried, Everywhere, First, Line;
         /// `VerifyHostKeyDNS`: fingerprints of the host's keys are looked up in the DNS.

@@ -41,9 +41,9 @@ fn words_with_blanks_come_back_whole() {
     assert_eq!(again.limits.channel_timeouts.limit_ms("a b"), 300_000);
     assert!(again.session.permit_user_environment.permits("A B"));
     for line in [
-        "\npermitopen a b:1 [::1]:*\n",
-        "\npermitlisten x y:80 udp/*:53\n",
-        "\nchanneltimeout a b=5m global=1h\n",
+        "\nPermitOpen a b:1 [::1]:*\n",
+        "\nPermitListen x y:80 udp/*:53\n",
+        "\nChannelTimeout a b=5m global=1h\n",
     ] {
         assert!(again.dump().contains(line), "{line}");
     }

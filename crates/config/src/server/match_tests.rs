@@ -76,10 +76,10 @@ fn a_routing_domain_is_matched_and_listened_in() {
     let config = load("Port 2200\nListenAddress 127.0.0.1 rdomain vrf1\nListenAddress ::1\n");
     let text = config.global().dump();
     assert!(
-        text.contains("listenaddress 127.0.0.1:2200 rdomain vrf1\n"),
+        text.contains("ListenAddress 127.0.0.1:2200 rdomain vrf1\n"),
         "{text}"
     );
-    assert!(text.contains("listenaddress [::1]:2200\n"), "{text}");
+    assert!(text.contains("ListenAddress [::1]:2200\n"), "{text}");
 }
 
 #[test]

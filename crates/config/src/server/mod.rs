@@ -31,7 +31,7 @@ pub use table::{
 };
 
 use crate::error::Warning;
-use crate::printing;
+use crate::printing::{self, Letters};
 use crate::server::matching::Criterion;
 use crate::server::table::Row;
 use crate::value::{Repeat, Value, Values};
@@ -198,14 +198,20 @@ impl ServerOptions {
 
     /// The options as `sshd -T` prints them.
     pub fn dump(&self) -> String {
-        let plain = printing::dump(SERVER_TABLE, &self.values());
+        let plain = printing::dump(SERVER_TABLE, &self.values(), Letters::Manual);
         let mut out = String::with_capacity(plain.len() + 256);
         for line in plain.lines() {
+            // The one keyword that OpenSSH prints in other letters than its manual page's.
+            let (written, line) = match line.strip_prefix("MACs ") {
+                Some(list) => ("Macs ", list),
+                None => ("", line),
+            };
+            out.push_str(written);
             out.push_str(line);
             out.push('\n');
-            if line.starts_with("addressfamily ") {
+            if line.starts_with("AddressFamily ") {
                 for listen in &self.connection.listen_addresses {
-                    out.push_str(&format!("listenaddress {listen}\n"));
+                    out.push_str(&format!("ListenAddress {listen}\n"));
                 }
             }
         }

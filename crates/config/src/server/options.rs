@@ -9,7 +9,7 @@ choices! {
     /// `PermitRootLogin`.
     PermitRootLogin {
         /// Not with a password or keyboard-interactive.
-        ProhibitPassword = "without-password" | "prohibit-password",
+        ProhibitPassword = "prohibit-password" | "without-password",
         /// Only with a public key that forces a command.
         ForcedCommandsOnly = "forced-commands-only",
         /// Permitted, as for any user.
@@ -180,19 +180,18 @@ impl PubkeyAuthOptions {
     }
 }
 
-/// As the dump prints it: the words that are set, or `none`.
+/// As the dump prints it: the words that are set; `none` if no requirement is.
 impl fmt::Display for PubkeyAuthOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_no_requirement = !(self.touch_required || self.verify_required);
         let words = [
+            has_no_requirement.then(|| "none".to_owned()),
             self.touch_required.then(|| "touch-required".to_owned()),
             self.verify_required.then(|| "verify-required".to_owned()),
             self.max_pk_ok.map(|count| format!("max-pk-ok:{count}")),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
-        match words.as_slice() {
-            [] => f.write_str("none"),
-            words => f.write_str(&words.join(" ")),
-        }
+        f.write_str(&words.join(" "))
     }
 }
 

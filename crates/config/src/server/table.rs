@@ -24,6 +24,28 @@ const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
+/// `sshd -T` of OpenSSH 10.6 prints these words.
+const WARN_WEAK: Kind = Kind::Choice(&[
+    ("yes", WEAK_IS_TOLD),
+    ("true", WEAK_IS_TOLD),
+    ("no", WEAK_IS_NOT_TOLD),
+    ("false", WEAK_IS_NOT_TOLD),
+    (
+        "no-pq-kex",
+        Choice {
+            word: "false",
+            ..WarnWeakCrypto::NoPqKex.choice()
+        },
+    ),
+]);
+const WEAK_IS_TOLD: Choice = Choice {
+    word: "true",
+    ..WarnWeakCrypto::Yes.choice()
+};
+const WEAK_IS_NOT_TOLD: Choice = Choice {
+    word: "false",
+    ..WarnWeakCrypto::No.choice()
+};
 const LOG_FORMAT: Kind = Kind::Choice(&[
     ("text", Choice::flag(false, "text")),
     ("json", Choice::flag(true, "json")),
@@ -41,7 +63,7 @@ const COMPRESSION: Kind = Kind::Choice(&[
     ("zstd", Compression::Zstd.choice()),
 ]);
 
-use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};
+use Dump::{Comma, Line, Never, Octal, OrWord, PerWord, UnlessNone};
 
 keywords! {
     /// Keywords of sshd_config.
@@ -148,8 +170,12 @@ keywords! {
         logging.fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Global, First, Line;
         /// `ExposeAuthInfo`.
         session.expose_auth_info: bool = ExposeAuthInfo [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        /// `WarnWeakCrypto`: the weak algorithms that are logged.
+        algorithms.warn_weak_crypto: WarnWeakCrypto = WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Global, First, Line;
         /// `RefuseConnection`.
         connection.refuse_connection: bool = RefuseConnection [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        // Debian's version is never in the version line.
+        DebianBanner [] Kind::YesNo, "no", Fulfilled, Global, First, Line;
         /// `PidFile`.
         connection.pid_file: Option<String> = PidFile [] Kind::Path, "/run/sshd.pid", Carried, Global, First, Line;
         /// `ModuliFile`.
@@ -168,8 +194,6 @@ keywords! {
         session.chroot_directory: Option<String> = ChrootDirectory [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `TrustedUserCAKeys`: a file.
         user_keys.trusted_user_ca_keys: Option<String> = TrustedUserCAKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
-        /// `RevokedKeys`: files, each a list or KRL; a key that any of them lists is revoked.
-        user_keys.revoked_keys: Vec<String> = RevokedKeys [] Kind::Paths, "none", Carried, Everywhere, First, Line;
         /// `SecurityKeyProvider`: the library of host keys in security keys, or `internal`.
         host_keys.security_key_provider: String = SecurityKeyProvider [] Kind::Path, "internal", Carried, Global, First, Line;
         /// `AuthorizedPrincipalsFile`: template; tokens %% %h %U %u.
@@ -199,7 +223,13 @@ keywords! {
         algorithms.host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Global, First, Comma;
         /// `PubkeyAcceptedAlgorithms`.
         algorithms.pubkey_accepted_algorithms: Vec<String> = PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
-        RDomain [] Kind::Text, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        SshdSessionPath [] Kind::Path, "", Fulfilled, Global, First, Never;
+        SshdAuthPath [] Kind::Path, "", Fulfilled, Global, First, Never;
+        /// `PerSourcePenaltyExemptList`.
+        limits.per_source_penalty_exempt_list: ExemptList = PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
+        /// `AgentSocketPath`.
+        forwarding.agent_socket_path: AgentSocketPath = AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Carried, Everywhere, First, OrWord("user:.ssh/agent");
+        RDomain [] Kind::Text, "none", Support::Restricting(&["none"]), Everywhere, First, Never;
         /// `LogLevel`.
         logging.log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         /// `LogFormat`: lines of the log are JSON objects.
@@ -207,7 +237,9 @@ keywords! {
         /// `SyslogFacility`.
         logging.syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "AUTH", Carried, Global, First, Line;
         /// `AuthorizedKeysFile`: templates; tokens %% %h %U %u; relative ones start at the home directory.
-        user_keys.authorized_keys_files: Vec<String> = AuthorizedKeysFile [] Kind::Parsed(forms::server::authorized_keys_files), ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
+        user_keys.authorized_keys_files: Vec<String> = AuthorizedKeysFile [] Kind::Parsed(forms::server::authorized_keys_files), ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, UnlessNone;
+        /// `RevokedKeys`: files, each a list or KRL; a key that any of them lists is revoked.
+        user_keys.revoked_keys: Vec<String> = RevokedKeys [] Kind::Paths, "none", Carried, Everywhere, First, UnlessNone;
         /// `HostKey`: files.
         host_keys.files: Vec<String> = HostKey ["HostDSAKey"] Kind::Path, "", Carried, Global, Add, PerWord;
         /// `HostCertificate`: files.
@@ -252,17 +284,9 @@ keywords! {
         /// `PermitUserEnvironment`.
         session.permit_user_environment: UserEnvironment = PermitUserEnvironment [] Kind::Parsed(forms::server::user_environment), "no", Carried, Global, First, Line;
         /// `PubkeyAuthOptions`.
-        user_keys.pubkey_auth_options: PubkeyAuthOptions = PubkeyAuthOptions [] Kind::Parsed(forms::server::pubkey_options), "none", Carried, Everywhere, First, Line;
-        /// `PerSourcePenaltyExemptList`.
-        limits.per_source_penalty_exempt_list: ExemptList = PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
-        SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
-        /// `WarnWeakCrypto`: the weak algorithms that are logged.
-        algorithms.warn_weak_crypto: WarnWeakCrypto = WarnWeakCrypto [] Kind::Choice(WarnWeakCrypto::SPELLINGS), "yes", Carried, Global, First, Never;
-        /// `AgentSocketPath`.
-        forwarding.agent_socket_path: AgentSocketPath = AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Carried, Everywhere, First, Never;
+        user_keys.pubkey_auth_options: PubkeyAuthOptions = PubkeyAuthOptions [] Kind::Parsed(forms::server::pubkey_options), "none max-pk-ok:6", Carried, Everywhere, First, Line;
         /// `AgentSocketLink`: a link beside the user's sockets leads to the newest forwarded agent.
         forwarding.agent_socket_link: bool = AgentSocketLink [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
-        SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         /// `UseMPTCP`.
         connection.use_mptcp: bool = UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `EnableHwCompression`.
@@ -298,7 +322,6 @@ keywords! {
         compression.threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         /// `PerSourcePenalties`.
         limits.per_source_penalties: PerSourcePenalties = PerSourcePenalties [] Kind::Parsed(forms::server::penalties), "yes", Carried, Global, Add, Line;
-        DebianBanner [] Kind::YesNo, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Protocol [] Kind::Rest, "", Ignored, Global, First, Never;

@@ -265,13 +265,9 @@ pub(crate) const LISTED: &[Listed] = &[
     server(
         "prints authorizedkeysfile",
         "*authorizedkeysfile none*",
-        Theirs("sshd -T of 10.6 prints nothing for AuthorizedKeysFile none"),
+        Since("10.6"),
     ),
-    server(
-        "prints pubkeyauthoptions",
-        "*pubkeyauthoptions *max-pk-ok*",
-        Theirs("sshd -T of 10.6 prints none before max-pk-ok"),
-    ),
+    server("prints pubkeyauthoptions", "*", Since("10.6")),
     server(
         "prints revokedkeys",
         "*revokedkeys *",
