@@ -24,19 +24,13 @@ const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
-/// `sshd -T` of OpenSSH 10.6 prints these words.
+/// `sshd -T` of OpenSSH 10.6 prints `true` and `false`, and `false` for `no-pq-kex`.
 const WARN_WEAK: Kind = Kind::Choice(&[
     ("yes", WEAK_IS_TOLD),
     ("true", WEAK_IS_TOLD),
     ("no", WEAK_IS_NOT_TOLD),
     ("false", WEAK_IS_NOT_TOLD),
-    (
-        "no-pq-kex",
-        Choice {
-            word: "false",
-            ..WarnWeakCrypto::NoPqKex.choice()
-        },
-    ),
+    ("no-pq-kex", WarnWeakCrypto::NoPqKex.choice()),
 ]);
 const WEAK_IS_TOLD: Choice = Choice {
     word: "true",
