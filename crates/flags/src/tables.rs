@@ -151,6 +151,7 @@ pub const SSHD: &[Flag] = &[
     // Accepted and ignored: a connection always gets a new process.
     hidden_with_value("b"),
     hidden_with_value("k"),
+    hidden("Q"),
     hidden("r"),
     hidden_with_value("u"),
 ];

@@ -140,3 +140,44 @@ fn a_configuration_is_refused_or_read_by_both_alike() {
         }
     }
 }
+
+/// Debian's unit does not restart a server that ends with this status. Without `-D` OpenSSH has left
+/// for the background by then and gives 0; Fulmar waits until its daemon listens.
+#[test]
+fn a_port_in_use_ends_the_server_with_the_status_of_a_bad_configuration() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = taken.local_addr().expect("its address").port();
+    let scratch = Scratch::new();
+    let key = fixture::host_key_file("ssh-ed25519")
+        .map(fixture::file)
+        .expect("a host key");
+    for (kind, flags, status) in [
+        (Kind::OpenSsh, &["-D"][..], REFUSED),
+        (Kind::Fulmar, &["-D"], REFUSED),
+        (Kind::Fulmar, &[], REFUSED),
+    ] {
+        let mut command = match kind.sshd() {
+            Ok(program) => program,
+            Err(reason) => {
+                skipped("a port in use", &reason);
+                continue;
+            }
+        };
+        command
+            .args(flags)
+            .args(["-f", "/dev/null", "-o", "PidFile=none"]);
+        command.args(["-o", &format!("ListenAddress=127.0.0.1:{port}")]);
+        command
+            .arg("-h")
+            .arg(&key)
+            .arg("-E")
+            .arg(scratch.join("log"));
+        let outcome = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("sshd");
+        assert_eq!(
+            outcome.status,
+            status,
+            "{kind:?} {flags:?} {}",
+            outcome.summary()
+        );
+    }
+}

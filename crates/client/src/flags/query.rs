@@ -2,12 +2,80 @@
 
 use keys::KeyType;
 use wire::algorithms::{
-    CLIENT_HOST_KEYS, GSS_KEX, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS,
-    KNOWN_SIGNATURES,
+    GSS_KEX, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, KNOWN_SIGNATURES,
 };
 
 use crate::log;
 use crate::session::FAILURE;
+
+/// The order in which OpenSSH 10.6 lists ciphers, MACs, key exchanges and the algorithms of keys.
+/// Programs compare the lists as text. What it does not know comes last.
+const ORDER: &[&str] = &[
+    "3des-cbc",
+    "aes128-cbc",
+    "aes192-cbc",
+    "aes256-cbc",
+    "aes128-ctr",
+    "aes192-ctr",
+    "aes256-ctr",
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "hmac-sha1",
+    "hmac-sha1-96",
+    "hmac-sha2-256",
+    "hmac-sha2-512",
+    "hmac-md5",
+    "hmac-md5-96",
+    "umac-64@openssh.com",
+    "umac-128@openssh.com",
+    "hmac-sha1-etm@openssh.com",
+    "hmac-sha1-96-etm@openssh.com",
+    "hmac-sha2-256-etm@openssh.com",
+    "hmac-sha2-512-etm@openssh.com",
+    "hmac-md5-etm@openssh.com",
+    "hmac-md5-96-etm@openssh.com",
+    "umac-64-etm@openssh.com",
+    "umac-128-etm@openssh.com",
+    "diffie-hellman-group1-sha1",
+    "diffie-hellman-group14-sha1",
+    "diffie-hellman-group14-sha256",
+    "diffie-hellman-group16-sha512",
+    "diffie-hellman-group18-sha512",
+    "diffie-hellman-group-exchange-sha1",
+    "diffie-hellman-group-exchange-sha256",
+    "ecdh-sha2-nistp256",
+    "ecdh-sha2-nistp384",
+    "ecdh-sha2-nistp521",
+    "mlkem768nistp256-sha256",
+    "curve25519-sha256",
+    "curve25519-sha256@libssh.org",
+    "sntrup761x25519-sha512",
+    "sntrup761x25519-sha512@openssh.com",
+    "mlkem768x25519-sha256",
+    "ssh-ed25519",
+    "ssh-ed25519-cert-v01@openssh.com",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ssh-ed25519-cert-v01@openssh.com",
+    "ssh-mldsa44-ed25519",
+    "ssh-mldsa44-ed25519-cert",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp521",
+    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "webauthn-sk-ecdsa-sha2-nistp256@openssh.com",
+    "webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ssh-rsa",
+    "ssh-rsa-cert-v01@openssh.com",
+    "rsa-sha2-256",
+    "rsa-sha2-256-cert-v01@openssh.com",
+    "rsa-sha2-512",
+    "rsa-sha2-512-cert-v01@openssh.com",
+];
 
 /// A list and the names by which it can be queried.
 struct Answer {
@@ -59,14 +127,13 @@ const ANSWERS: &[Answer] = &[
         lines: || KNOWN_MACS.to_vec(),
     },
     Answer {
-        names: &["HostKeyAlgorithms"],
-        lines: || CLIENT_HOST_KEYS.to_vec(),
-    },
-    Answer {
         names: &[
+            "HostKeyAlgorithms",
             "PubkeyAcceptedAlgorithms",
             "PubkeyAcceptedKeyTypes",
             "HostbasedAcceptedAlgorithms",
+            "HostbasedAcceptedKeyTypes",
+            "HostbasedKeyTypes",
         ],
         lines: || KNOWN_SIGNATURES.to_vec(),
     },
@@ -134,7 +201,14 @@ pub fn lines(what: &str) -> Option<Vec<&'static str>> {
             .iter()
             .any(|name| name.eq_ignore_ascii_case(what))
     };
-    ANSWERS.iter().find(asked).map(|answer| (answer.lines)())
+    let mut lines = ANSWERS.iter().find(asked).map(|answer| (answer.lines)())?;
+    lines.sort_by_key(|line| {
+        ORDER
+            .iter()
+            .position(|name| name == line)
+            .unwrap_or(ORDER.len())
+    });
+    Some(lines)
 }
 
 /// Prints one list and returns the exit code.
@@ -173,6 +247,18 @@ mod tests {
                 .contains(&"ssh-ed25519-cert-v01@openssh.com")
         );
         assert!(!lines("sig").unwrap().contains(&"ssh-dss"));
+        let host_keys = lines("HostKeyAlgorithms").unwrap();
+        assert_eq!(lines("HostbasedKeyTypes").unwrap(), host_keys);
+        assert_eq!(
+            host_keys.get(..3).unwrap(),
+            [
+                "ssh-ed25519",
+                "ssh-ed25519-cert-v01@openssh.com",
+                "sk-ssh-ed25519@openssh.com"
+            ]
+        );
+        assert!(host_keys.contains(&"webauthn-sk-ecdsa-sha2-nistp256@openssh.com"));
+        assert_eq!(lines("cipher").unwrap().first(), Some(&"3des-cbc"));
         assert!(lines("cipher-auth").unwrap().len() < lines("cipher").unwrap().len());
     }
 }

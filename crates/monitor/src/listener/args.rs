@@ -129,8 +129,9 @@ impl Args {
             "T" => self.mode = ListenerMode::Dump,
             "t" => self.mode = ListenerMode::Test,
             "V" => self.mode = ListenerMode::Version,
-            // A connection always gets a process of its own (`-r`); the others have no effect.
-            "b" | "k" | "r" | "u" => {}
+            // A connection always gets a process of its own (`-r`); the others have no effect, in
+            // OpenSSH 10.6 either.
+            "b" | "k" | "Q" | "r" | "u" => {}
             other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }
         Ok(())
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn flags_cluster_and_take_values_with_or_without_a_space() {
-        let args = parse(&["-Dddep", "2222", "-f/etc/x", "-oUsePAM=no", "-h", "key"]).unwrap();
+        let args = parse(&["-DdderQp", "2222", "-f/etc/x", "-oUsePAM=no", "-h", "key"]).unwrap();
         assert_eq!(args.mode, ListenerMode::Serve);
         assert_eq!(args.debug, 2);
         assert!(args.foreground && args.log_to_stderr);

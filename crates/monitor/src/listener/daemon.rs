@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use sys::process::SelfExe;
+use sys::process::{ExitStatus, SelfExe};
 
 /// Environment variable that marks the daemon; its value is the parent's process id.
 const MARK: &str = "FULMAR_SSHD_DAEMON";
@@ -42,7 +42,7 @@ impl Daemon {
 }
 
 /// Starts the daemon and waits until it listens or has failed. Returns the exit status for this
-/// process: 0 if it listens, else 1.
+/// process: 0 if it listens, else the daemon's.
 pub(crate) fn start(arguments: &[OsString]) -> io::Result<i32> {
     let (reader, writer) = sys::io::pipe()?;
     let mut command = SelfExe::open()?.command()?;
@@ -61,8 +61,10 @@ pub(crate) fn start(arguments: &[OsString]) -> io::Result<i32> {
     let said = sys::io::read_to_end(&reader, 16)?;
     if said.is_empty() {
         // The daemon has written the reason to standard error.
-        let _ = child.wait();
-        return Ok(1);
+        return Ok(match child.wait() {
+            Ok(ExitStatus::Exited(status @ 1..)) => i32::from(status),
+            _ => 1,
+        });
     }
     Ok(0)
 }

@@ -50,9 +50,10 @@ use successor::{Handover, Origin, Successor};
 /// Path of the configuration file without `-f`.
 const DEFAULT_CONFIG: &str = "/etc/ssh/sshd_config";
 
-/// OpenSSH's exit status for a configuration that it refuses. Service files written for OpenSSH
-/// (`RestartPreventExitStatus=255`) do not restart the server after this status.
-const STATUS_BAD_CONFIGURATION: i32 = 255;
+/// OpenSSH's exit status for a configuration that it refuses, and if it can listen at no address.
+/// Service files written for OpenSSH (`RestartPreventExitStatus=255`) do not restart the server
+/// after this status.
+const STATUS_NO_RESTART: i32 = 255;
 
 /// Runs the program `sshd` and returns its exit status. `arguments` excludes the program's name.
 /// `greet` makes the early banner that the listener sends.
@@ -75,7 +76,7 @@ pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
         }
         Err(ListenerFailure::Configuration(text)) => {
             eprintln!("{}", escape::escape(&text, escape::Style::Lines));
-            STATUS_BAD_CONFIGURATION
+            STATUS_NO_RESTART
         }
     }
 }
@@ -83,7 +84,7 @@ pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
 enum ListenerFailure {
     Usage(String),
     Start(String),
-    /// The configuration cannot be used: a restart would fail in the same way.
+    /// The configuration cannot be used, or nothing listens: a restart would fail in the same way.
     Configuration(String),
 }
 
@@ -380,7 +381,8 @@ fn listen(
         false => sockets::inherited()?,
     };
     if sockets.is_empty() {
-        sockets = sockets::open(&options.connection, &mut left, log)?;
+        let opened = sockets::open(&options.connection, &mut left, log);
+        sockets = opened.map_err(ListenerFailure::Configuration)?;
     }
     drop(left);
     let mut listener =
