@@ -12,7 +12,8 @@ macro_rules! choices {
             $($(#[$variant_meta])* $variant,)*
         }
         impl $name {
-            /// The accepted spellings.
+            /// The accepted spellings. A table may have words of its own for some.
+            #[allow(dead_code)]
             pub(crate) const SPELLINGS: $crate::value::Spellings = &[$(
                 ($word, $name::$variant.choice()),
                 $(($spelling, $name::$variant.choice()),)*

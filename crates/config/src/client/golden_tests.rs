@@ -27,6 +27,7 @@ const DIFFERENCES: &[Difference] = &[
     differs("channeltimeout", "newer than 9.2"),
     differs("obscurekeystroketiming", "newer than 9.2"),
     differs("warnweakcrypto", "newer than 9.2"),
+    differs("tcpkeepalive", "true and false, as 10.6 prints them"),
 ];
 
 /// Defaults that differ: left out of the comparison of files that do not set the keyword.

@@ -209,7 +209,7 @@ fn each_form_reads_what_the_manual_says() {
             Some("touch-required|verify-required|max-pk-ok:4"),
         ),
         (pubkey_options, "none", Some("none")),
-        (pubkey_options, "max-pk-ok:255", Some("max-pk-ok:255")),
+        (pubkey_options, "max-pk-ok:255", Some("none|max-pk-ok:255")),
         (pubkey_options, "max-pk-ok:256", None),
         (pubkey_options, "frob", None),
         (permitted_listeners, "8080 h:1", Some("*:8080|h:1")),

@@ -61,7 +61,7 @@ const STATUS_NO_RESTART: i32 = 255;
 pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
     if let Some(error) = rexec::become_openssh(&arguments) {
         eprintln!("fulmar sshd: OpenSSH's program for a connection of its listener: {error}");
-        return STATUS_BAD_CONFIGURATION;
+        return STATUS_NO_RESTART;
     }
     match run(arguments, greet) {
         Ok(status) => status,
