@@ -22,7 +22,7 @@ use crate::flags::{self, Action, FlagError, Flags, MasterCommand, SessionRequest
 use crate::interaction::Interaction;
 use crate::jumps;
 use crate::local::Here;
-use crate::log::{self, debug1, info};
+use crate::log::{self, debug1, fatal, info};
 use crate::pipelining::Caution;
 use crate::prompt::Prompter;
 use crate::proxy_mode;
@@ -161,14 +161,15 @@ fn run(
         log::set_level(level);
     }
     if let Some(path) = &flags.log_file {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(|reason| {
-                ClientError::Refused(format!("Couldn't open logfile {path}: {reason}"))
-            })?;
-        log::set_file(file);
+        match OpenOptions::new().append(true).create(true).open(path) {
+            Ok(file) => log::set_file(file),
+            Err(reason) => {
+                let path = crate::text::one_line(path);
+                fatal!("Couldn't open logfile {path}: {reason}");
+                // OpenSSH's status for it.
+                return Ok(1);
+            }
+        }
     }
     debug1!("{VERSION}");
     let here = Here::default();

@@ -417,7 +417,8 @@ impl Parser {
         Ok(())
     }
 
-    /// `-t` asks for a terminal, a second one in a row for a terminal in any case.
+    /// `-t` asks for a terminal, a second one in a row for a terminal in any case; a
+    /// third one counts as the first.
     fn force_tty(&mut self) {
         let settings = &self.flags.settings;
         let last = settings.iter().find_map(|setting| match setting {
@@ -425,7 +426,7 @@ impl Parser {
             _ => None,
         });
         let value = match last {
-            Some("yes" | "force") => "force",
+            Some("yes") => "force",
             _ => "yes",
         };
         self.force("RequestTTY", value);

@@ -93,6 +93,8 @@ fn the_last_of_two_flags_counts_and_outweighs_options() {
         ("-t -T h", "RequestTTY", "no"),
         ("-T -t h", "RequestTTY", "yes"),
         ("-T -t -t h", "RequestTTY", "force"),
+        // As in OpenSSH, a third one asks as the first.
+        ("-ttt h", "RequestTTY", "yes"),
         ("-tt -T -t h", "RequestTTY", "yes"),
         ("-b a -b b h", "BindAddress", "b"),
         ("-g h", "GatewayPorts", "yes"),
@@ -325,7 +327,10 @@ fn forwardings_become_keywords_with_their_words() {
 
 #[test]
 fn unknown_flags_and_missing_values_give_usage() {
-    assert!(refusal("-Z host").contains("unknown option -- Z"));
+    assert!(refusal("-z host").contains("unknown option -- z"));
+    assert_eq!(flags("-Z host").unwrap().action, Action::ListKeys);
+    assert_eq!(flags("-GZ host").unwrap().action, Action::PrintConfig);
+    assert_eq!(flags("-ZG host").unwrap().action, Action::PrintConfig);
     assert!(refusal("-p").contains("requires an argument -- p"));
     assert!(refusal("").contains("usage: ssh"));
     assert!(refusal("-v").contains("usage: ssh"));

@@ -202,7 +202,7 @@ keywords! {
         algorithms.pubkey_accepted_algorithms: Vec<String> = PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
         /// `RevokedHostKeys`: expanded; files, each a list or KRL. A key that any of them lists is
         /// revoked.
-        host_keys.revoked_host_keys: Vec<String> = RevokedHostKeys [] Kind::Paths, "", Carried, Everywhere, First, UnlessNone;
+        host_keys.revoked_host_keys: Vec<String> = RevokedHostKeys [] Kind::Paths, "", Carried, Everywhere, First, OrWord("none");
         /// `XAuthLocation`: the program that reads and makes cookies.
         forwarding.xauth_location: String = XAuthLocation [] Kind::Text, "/usr/bin/xauth", Carried, Everywhere, First, Line;
         /// `KnownHostsCommand`: a command with arguments, not split; accepts all tokens, of which the
