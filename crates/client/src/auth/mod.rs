@@ -100,8 +100,6 @@ pub struct Authenticator<'c> {
     without_secrets: bool,
     identities: VecDeque<Identity>,
     used: Vec<Identity>,
-    /// Number of keys at the beginning.
-    candidates: usize,
     /// The keys of this host, with `HostbasedAuthentication`.
     host_keys: HostKeys,
     /// Keys without an algorithm that the server is known to accept; tried again after its first
@@ -157,7 +155,6 @@ impl<'c> Authenticator<'c> {
             peer,
             interaction,
             without_secrets: false,
-            candidates: identities.len(),
             identities,
             used: Vec::new(),
             host_keys: match options.authentication.hostbased_authentication {
@@ -165,7 +162,7 @@ impl<'c> Authenticator<'c> {
                 false => HostKeys::default(),
             },
             deferred: VecDeque::new(),
-            flight: Flight::default(),
+            flight: Flight::with(identities.len()),
             answer_timeout_ms: None,
             unsigned: None,
             offered: None,

@@ -38,6 +38,8 @@ pub(super) struct SentKey {
 /// The requests that were sent before the server's answers.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
+    /// Number of keys of the login at its beginning.
+    candidates: usize,
     /// Requests without an answer, in the order sent.
     pub(super) keys: VecDeque<SentKey>,
     /// Keys that the server has said it accepts, in the order of trial.
@@ -60,6 +62,14 @@ pub(super) struct Flight {
 }
 
 impl Flight {
+    /// Nothing is sent yet, of this number of keys.
+    pub(super) fn with(candidates: usize) -> Self {
+        Self {
+            candidates,
+            ..Self::default()
+        }
+    }
+
     /// True while a key is under way: a request without an answer, or a key that is to sign.
     pub(super) fn is_under_way(&self) -> bool {
         !self.keys.is_empty() || !self.accepted.is_empty()
@@ -101,7 +111,7 @@ impl Authenticator<'_> {
     /// True if the key of the last login is one of the first `most`, and none of those needs a person; or if there is
     /// one key only.
     fn signs_ahead(&mut self, most: usize) -> bool {
-        if self.candidates == 1 {
+        if self.flight.candidates == 1 {
             return true;
         }
         let Some(known) = &self.flight.known else {
@@ -123,7 +133,7 @@ impl Authenticator<'_> {
     /// True if a signature with this key is sent without a question to the server.
     pub(super) fn signs_unasked(&self, identity: &Identity) -> bool {
         let is_known = || self.flight.known == Some(identity.fingerprint());
-        identity.signs_alone() && (self.candidates == 1 || is_known())
+        identity.signs_alone() && (self.flight.candidates == 1 || is_known())
     }
 
     fn send_signatures(&mut self, most: usize) -> Result<(), ClientError> {
