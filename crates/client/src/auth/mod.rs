@@ -155,6 +155,7 @@ impl<'c> Authenticator<'c> {
             peer,
             interaction,
             without_secrets: false,
+            flight: Flight::with(identities.len()),
             identities,
             used: Vec::new(),
             host_keys: match options.authentication.hostbased_authentication {
@@ -162,7 +163,6 @@ impl<'c> Authenticator<'c> {
                 false => HostKeys::default(),
             },
             deferred: VecDeque::new(),
-            flight: Flight::with(identities.len()),
             answer_timeout_ms: None,
             unsigned: None,
             offered: None,
