@@ -4,8 +4,8 @@ use std::process::Stdio;
 
 use interop::matrix::{noise, test_data};
 use interop::peers::ours::Kind;
-use interop::process::{Background, COMMAND_LIMIT, Input, kill, wait};
-use interop::scratch::until;
+use interop::process::{Background, COMMAND_LIMIT, Input, descendants, kill, wait};
+use interop::scratch::{free_port, is_listening, until};
 use interop::site::{HOST, Site, each};
 
 #[test]
@@ -347,6 +347,66 @@ fn keys_change_in_the_middle_of_bulk_data_both_ways() {
             let log = site.running.daemon.log();
             let changes = log.matches("SSH2_MSG_NEWKEYS received").count();
             assert!(changes > 10, "keys changed {changes} times");
+        }
+    });
+}
+
+/// A tunnel that its service manager ends has not failed. A session has: its status is unknown.
+#[test]
+fn a_terminated_client_has_failed_only_if_it_has_a_session() {
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let ended = |arguments: &[&str], signal: &str| {
+        let port = free_port();
+        let mut command = site.ssh("");
+        command.args(["-L", &format!("{port}:127.0.0.1:1")]);
+        command.args(arguments).stdin(Stdio::piped());
+        let mut client = Background::start(command.stdout(Stdio::piped())).expect("the client");
+        if arguments.contains(&"-W") {
+            let output = client.0.stdout.as_mut().expect("its output");
+            std::io::Read::read_exact(output, &mut [0; 4]).expect("the server's version");
+        } else {
+            assert!(until(COMMAND_LIMIT, || is_listening(port)));
+        }
+        client.signal(signal);
+        let ended = wait(&mut client.0, COMMAND_LIMIT);
+        ended.expect("its end").code()
+    };
+    // As OpenSSH 10.6; 9.2 gives 255 in each case.
+    let stream = format!("127.0.0.1:{}", site.running.daemon.port);
+    assert_eq!(ended(&["-N", HOST], "TERM"), Some(0));
+    assert_eq!(ended(&["-o", "SessionType=none", HOST], "TERM"), Some(0));
+    assert_eq!(ended(&["-W", &stream, HOST], "TERM"), Some(0));
+    assert_eq!(ended(&["-N", HOST], "HUP"), Some(255));
+    assert_eq!(ended(&["-N", HOST], "INT"), Some(255));
+    assert_eq!(ended(&[HOST, "sleep 60"], "TERM"), Some(255));
+}
+
+/// Terminals, and programs that start `ssh`, look for these words.
+#[test]
+fn a_session_whose_server_is_gone_says_so_at_every_level() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        for (level, tells_end) in [("INFO", true), ("QUIET", false)] {
+            let said = site.running.daemon.scratch().join(&format!("said.{level}"));
+            let mut command = site.ssh(&format!("LogLevel {level}\n"));
+            command.args(["-tt", HOST, "echo in; sleep 60"]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            command.stderr(std::fs::File::create(&said).expect("a file"));
+            let mut client = Background::start(&mut command).expect("the client");
+            let mut output = client.0.stdout.take().expect("its output");
+            std::io::Read::read_exact(&mut output, &mut [0; 2]).expect("the command runs");
+            for process in descendants(site.running.daemon.pid()) {
+                kill(process);
+            }
+            let status = wait(&mut client.0, COMMAND_LIMIT).expect("its end");
+            assert_eq!(status.code(), Some(255));
+            let said = std::fs::read_to_string(&said).expect("its words");
+            let lost = "Connection to 127.0.0.1 closed by remote host.";
+            assert!(said.contains(lost), "{level}: {said}");
+            let ends = said
+                .lines()
+                .any(|line| line == "Connection to 127.0.0.1 closed.");
+            assert_eq!(ends, tells_end, "{level}: {said}");
         }
     });
 }
