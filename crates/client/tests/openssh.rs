@@ -381,15 +381,14 @@ fn a_terminal_is_given_when_forced_and_its_session_says_goodbye() {
 }
 
 #[test]
-fn a_command_that_dies_by_a_signal_gives_255_and_its_name() {
+fn a_command_that_dies_by_a_signal_gives_255_and_with_v_its_name() {
     let Some(sshd) = sshd("") else { return };
-    let output = run(sshd.ssh(&key(1)).args(["127.0.0.1", "kill -KILL $$"]));
-    assert_eq!(output.status.code(), Some(255));
-    assert!(
-        stderr(&output).contains("signal KILL"),
-        "{}",
-        stderr(&output)
-    );
+    for (flag, is_named) in [("-v", true), ("-x", false)] {
+        let output = run(sshd.ssh(&key(1)).args([flag, "127.0.0.1", "kill -KILL $$"]));
+        assert_eq!(output.status.code(), Some(255));
+        let said = stderr(&output);
+        assert_eq!(said.contains("signal KILL"), is_named, "{said}");
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use wire::algorithms::{CLIENT_HOST_KEYS, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS};
+
 use super::ours::Kind;
 use super::{Client, Order, Running, Server};
 use crate::fixture::{self, KEY_TYPES};
@@ -70,9 +72,10 @@ impl Server for Sshd {
     }
 }
 
-/// Lists from `ssh -Q`.
+/// Lists from `ssh -Q`, with the names that Fulmar knows in its order of preference: `ssh -Q` lists them
+/// in OpenSSH's, which begins with the weakest.
 fn query(kind: Kind) -> Result<Algorithms, String> {
-    let list = |what: &str| -> Result<Vec<String>, String> {
+    let list = |what: &str, preferred: &[&str]| -> Result<Vec<String>, String> {
         let mut command = kind.ssh()?;
         command.args(["-Q", what]);
         let outcome =
@@ -80,19 +83,20 @@ fn query(kind: Kind) -> Result<Algorithms, String> {
         if outcome.status != 0 || outcome.stdout.length == 0 {
             return Err(format!("ssh -Q {what}: {}", outcome.summary()));
         }
-        Ok(outcome
-            .stdout
-            .text()
-            .lines()
-            .map(|line| line.trim().to_owned())
-            .collect())
+        let text = outcome.stdout.text();
+        let mut names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        if kind == Kind::Fulmar && !preferred.is_empty() {
+            names.retain(|name| preferred.contains(&name.as_str()));
+            names.sort_by_key(|name| preferred.iter().position(|known| known == name));
+        }
+        Ok(names)
     };
     let algorithms = Algorithms {
-        kex: list("kex")?,
-        host_keys: list("HostKeyAlgorithms")?,
-        ciphers: list("cipher")?,
-        macs: list("mac")?,
-        compression: list("compression")?,
+        kex: list("kex", KNOWN_KEX)?,
+        host_keys: list("HostKeyAlgorithms", CLIENT_HOST_KEYS)?,
+        ciphers: list("cipher", KNOWN_CIPHERS)?,
+        macs: list("mac", KNOWN_MACS)?,
+        compression: list("compression", &[])?,
     };
     Ok(fixture::with_host_keys(algorithms.usable()))
 }
