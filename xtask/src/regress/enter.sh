@@ -48,7 +48,7 @@ if [ "$program$TESTS_OF" != - ]; then
     # Tests from before sshd -T wrote keywords as the manual page does.
     sed -i "s/awk '\/^forcecommand\//awk 'tolower(\$1) ~ \/^forcecommand\//" $tests/addrmatch.sh
     sed -i "s/awk '\$1==\"banner\"/awk 'tolower(\$1)==\"banner\"/" $tests/cfgmatch.sh
-    sed -i "s/grep 'listenaddress '/grep -i 'listenaddress '/; s/diff \$OBJ/diff -i \$OBJ/" $tests/cfgparse.sh
+    sed -i "s/grep 'listenaddress '/grep -i 'listenaddress '/; s/diff \$OBJ.sshd_config.0/diff -i \$OBJ\/sshd_config.0/" $tests/cfgparse.sh
     sed -i "s/awk '\/rekeylimit\//awk 'tolower(\$0) ~ \/rekeylimit\//" $tests/rekey.sh
     sed -i "s/awk '\$1==\"hostkey\"/awk 'tolower(\$1)==\"hostkey\"/" $tests/hostbased.sh
 fi
