@@ -129,7 +129,7 @@ in_openssh() {
     until ssh.openssh -v $strict ada@127.0.0.1 true 2>&1 | grep -q 'remote software version Fulmar'; do sleep 0.2; done
     same 'OpenSSH to Fulmar' "$(ssh.openssh $strict ada@127.0.0.1 id -un)" ada
     same 'Fulmar to Fulmar' "$(ssh $strict ada@127.0.0.1 id -un)" ada
-    same 'the PAM service' "$(sshd -T | grep -i '^pamservicename')" 'pamservicename sshd'
+    same 'the PAM service' "$(sshd -T | grep -i '^pamservicename')" 'PAMServiceName sshd'
     same 'what sshd -t says' "$(sshd -t 2>&1 | grep -c 'as with OpenSSH')" 0
     # OpenSSH's package is installed again, as by an upgrade.
     if ls /tmp/packages/openssh-client_*.deb >/dev/null 2>&1; then
