@@ -243,10 +243,10 @@ pub fn tell(text: &str) {
     if read_here(&text) {
         return;
     }
-    let text = if RAW_TERMINAL.load(Ordering::Relaxed) {
-        text.replace('\n', "\r\n")
-    } else {
-        text.into_owned()
+    let text = format!("{}{text}", begin());
+    let text = match RAW_TERMINAL.load(Ordering::Relaxed) {
+        true => text.replace('\n', "\r\n"),
+        false => text,
     };
     let _ = sys::io::write_all(sys::io::stderr(), text.as_bytes());
 }

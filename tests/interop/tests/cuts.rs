@@ -282,7 +282,7 @@ fn a_network_that_stands_still_ends_a_copy_and_is_told() {
 }
 
 #[test]
-fn those_that_are_quiet_leave_out_what_ssh_says_of_a_lost_connection() {
+fn those_that_are_quiet_say_that_a_connection_was_lost() {
     for (server, subsystem) in servers() {
         let place = Place::new(server, &subsystem);
         for (how, up) in [How::Scp, How::Sftp]
@@ -298,9 +298,9 @@ fn those_that_are_quiet_leave_out_what_ssh_says_of_a_lost_connection() {
             let said = outcome.stderr.text();
             let what = format!("{how:?}, up {up}: {}", outcome.summary());
             assert!(outcome.status > 0, "{what}");
-            assert!(!said.is_empty(), "{what}");
+            // As with OpenSSH, whose ssh shows this line at each level.
             let causes = ["closed by remote host", "Connection reset", "Broken pipe"];
-            assert!(!causes.iter().any(|cause| said.contains(cause)), "{what}");
+            assert!(causes.iter().any(|cause| said.contains(cause)), "{what}");
         }
     }
 }

@@ -274,8 +274,13 @@ impl Terms {
     /// All events at a server of this kind, and the log of it.
     fn log(&self, kind: Kind, user: &Guest, barred: &Guest) -> Result<Vec<String>, String> {
         let scratch = Scratch::new();
+        // OpenSSH before 10.6 counts each refused question about a key for MaxAuthTries.
+        let counts_each = match kind {
+            Kind::Fulmar => "PubkeyAuthOptions max-pk-ok:0\n",
+            Kind::OpenSsh => "",
+        };
         let config = format!(
-            "{}PasswordAuthentication yes\nPermitRootLogin no\nDenyUsers {}\n\
+            "{}{counts_each}PasswordAuthentication yes\nPermitRootLogin no\nDenyUsers {}\n\
              AuthorizedKeysFile .ssh/authorized_keys\n{}",
             self.lines,
             barred.name,

@@ -13,7 +13,8 @@ const NEVER_MATCHES: Why =
     Said("An entry of `Match Address`/`LocalAddress` that no address can match");
 const RSA_SIZE: Why = Said("`RequiredRSASize` below 1024 or above 16384: refused");
 const SIZE_OF_ZERO: Why = Said("sshd: `Match LocalPort 0`, `RequiredRSASize` below 1024");
-const PRINTED: Why = Said("-T prints `channeltimeout none`, `hostcertificate none`");
+const PRINTED: Why =
+    Said("-T prints `ChannelTimeout none`, `LogVerbose none`, `HostCertificate none`");
 const SPEC: Why = Said("`sshd -C` with an address or port that does not parse: usage, status 1");
 const COMMAND_OF_NOBODY: Why =
     Said("A command of AuthorizedKeysCommand or AuthorizedPrincipalsCommand with a user `none`");
