@@ -66,6 +66,11 @@ pub fn read_by<T>(reader: MessageReader, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// True if this thread's messages are passed to a reader.
+pub(crate) fn has_reader() -> bool {
+    OWN_READER.with_borrow(Option::is_some)
+}
+
 /// Gives a message to this thread's own reader; false if it has none.
 fn read_here(text: &str) -> bool {
     OWN_READER.with_borrow_mut(|reader| match reader {
@@ -192,7 +197,7 @@ pub fn write(level: LogLevel, message: fmt::Arguments<'_>) {
     }
     let tag = tag.map_or_else(String::new, |tag| format!("{tag}: "));
     let line = format!("{}{tag}{message}", level.debug_prefix());
-    if OWN_READER.with_borrow(Option::is_some) {
+    if has_reader() {
         read_here(&escape::system_words(&line));
         return;
     }

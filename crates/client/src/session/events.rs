@@ -1,6 +1,7 @@
 //! Handles the connection's events: data without a sink, requests, ends of streams, host keys.
 
 use driver::{GssContexts, Notice};
+use escape::LogLevel;
 use proto::channel::Request;
 use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
@@ -12,7 +13,7 @@ use super::{
 use crate::error::ClientError;
 use crate::forward::{self, SessionForwards, open_reason};
 use crate::kerberos::LOOK_MS;
-use crate::log::{debug1, debug2, debug3, error, info, verbose};
+use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::early::Asked;
 use crate::sharing::master::Master;
 use crate::text::one_line;
@@ -268,10 +269,18 @@ impl ClientSession<'_> {
                 let core = if core_dumped { " (core dumped)" } else { "" };
                 let message = one_line(&message);
                 let colon = if message.is_empty() { "" } else { ": " };
-                // The exit status and the message of the remote shell are all that OpenSSH shows.
-                verbose!(
-                    "The command was ended by signal {}{core}{colon}{message}",
-                    one_line(&name)
+                // The exit status and the message of the remote shell are all that OpenSSH shows; a
+                // program with many hosts tells the cause.
+                let level = match log::has_reader() {
+                    true => LogLevel::Info,
+                    false => LogLevel::Verbose,
+                };
+                log::write(
+                    level,
+                    format_args!(
+                        "The command was ended by signal {}{core}{colon}{message}",
+                        one_line(&name)
+                    ),
                 );
                 self.outcome.ended = Some(Ended::Signal);
             }

@@ -232,7 +232,11 @@ impl<'l> AuthService<'_, '_, 'l> {
         let is_probe = is_none && user.tries.requests == 1;
         let no_tries_left = user.tries.failures >= user.options.authentication.max_auth_tries;
         if no_tries_left || user.tries.requests > MAX_REQUESTS {
-            return Err(self.too_many()?);
+            // A question has an answer of its own.
+            return match request {
+                ToMonitor::KeyQuery(_) => self.refuse_query(true).map(|()| None),
+                _ => Err(self.too_many()?),
+            };
         }
         if is_none && self.answer_probe()? {
             return Ok(None);

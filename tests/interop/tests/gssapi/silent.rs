@@ -29,9 +29,14 @@ struct SilentKdc {
 
 impl SilentKdc {
     fn start() -> Self {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // The port of one may be somebody else's of the other.
+        let both = || {
+            let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
+            let tcp = TcpListener::bind(udp.local_addr().ok()?).ok()?;
+            Some((udp, tcp))
+        };
+        let (udp, tcp) = (0..100).find_map(|_| both()).unwrap();
         let address = udp.local_addr().unwrap();
-        let tcp = TcpListener::bind(address).unwrap();
         let files = Scratch::new();
         let configuration = files.write(
             "krb5.conf",

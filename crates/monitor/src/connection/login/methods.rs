@@ -119,6 +119,14 @@ impl AuthService<'_, '_, '_> {
         }
         self.note_attempt();
         let exceeded = self.count_failure(&label)?;
+        self.refuse_query(exceeded)
+    }
+
+    /// Answers that a key is not acceptable.
+    ///
+    /// # Errors
+    /// [`NotLoggedIn::TooMany`] if MaxAuthTries is reached.
+    pub(super) fn refuse_query(&mut self, exceeded: bool) -> Result<(), NotLoggedIn> {
         if exceeded {
             self.log_too_many()?;
         }
