@@ -174,8 +174,7 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         let path = PathBuf::from(path);
         let place = settings.below_root(&path);
         let exists = fs::symlink_metadata(&place).is_ok();
-        let link = fs::read_link(&place).ok();
-        let is_ours = link.as_ref() == Some(&target);
+        let is_ours = fs::read_link(&place).is_ok_and(|found| found == target);
         let has_folder = place.parent().is_some_and(Path::is_dir);
         let is_wanted = exists || always && has_folder;
         if is_ours || !is_wanted {
@@ -466,9 +465,15 @@ fn own_mode(path: &Path, settings: &InstallSettings) -> io::Result<Option<(u32, 
     if !has_diversions(settings) || !data.is_file() || data.mode() & 0o6000 == 0 {
         return Ok(None);
     }
-    let list = dpkg_says(dpkg("dpkg-statoverride", settings).arg("--list").arg(path))?;
     // The administrator's own one stays.
-    Ok(list.is_empty().then(|| (data.gid(), data.mode() & 0o7777)))
+    let is_kept = is_mode_kept(path, settings)?;
+    Ok((!is_kept).then(|| (data.gid(), data.mode() & 0o7777)))
+}
+
+/// True if dpkg keeps an owner and mode for a path.
+fn is_mode_kept(path: &Path, settings: &InstallSettings) -> io::Result<bool> {
+    let mut command = dpkg("dpkg-statoverride", settings);
+    Ok(!dpkg_says(command.arg("--list").arg(path))?.is_empty())
 }
 
 fn keep_mode(path: &Path, gid: u32, mode: u32, settings: &InstallSettings) -> io::Result<()> {
@@ -480,12 +485,7 @@ fn keep_mode(path: &Path, gid: u32, mode: u32, settings: &InstallSettings) -> io
 
 /// dpkg keeps the mode of a program no longer; the file has it.
 fn forget_mode(path: &Path, settings: &InstallSettings) -> io::Result<()> {
-    if !has_diversions(settings) || settings.dry_run {
-        return Ok(());
-    }
-    let mut command = dpkg("dpkg-statoverride", settings);
-    let list = dpkg_says(command.arg("--list").arg(path))?;
-    if list.is_empty() {
+    if !has_diversions(settings) || settings.dry_run || !is_mode_kept(path, settings)? {
         return Ok(());
     }
     let mut command = dpkg("dpkg-statoverride", settings);

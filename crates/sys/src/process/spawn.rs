@@ -74,13 +74,7 @@ impl SelfExe {
     /// # Errors
     /// The kernel's error.
     pub fn open() -> io::Result<Self> {
-        use rustix::fs::{Mode, OFlags};
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::open(
-            "/proc/self/exe",
-            flags,
-            Mode::empty(),
-        )?))
+        Self::at(Path::new("/proc/self/exe"))
     }
 
     /// Opens the program at another path, or at the one where this one was.
