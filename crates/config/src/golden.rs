@@ -1,6 +1,7 @@
 //! Compares a dump with OpenSSH's output (testdata/README).
 
 /// A line of OpenSSH's output that ours may lack, or may have with another value.
+#[derive(Clone, Copy)]
 pub(crate) struct Difference {
     /// The keyword, in lower case; a trailing `*` matches any ending.
     pub(crate) keyword: &'static str,
