@@ -327,6 +327,9 @@ fn a_new_size_that_cannot_be_recorded_ends_the_session() {
     let pid = i32::try_from(recorder.expect("the recorder").pid).expect("a pid");
     let handle = sys::process::PidFd::open(pid).expect("it");
     handle.signal(Signal::KILL).expect("a signal to it");
+    // Until it has ended the pipe takes new sizes.
+    let has_ended = sys::io::wait_readable(&handle, Some(LIMIT)).expect("a pidfd");
+    assert!(has_ended, "{}", server.daemon.log());
     terminal.resize(100, 30);
     assert_eq!(terminal.end(), 255, "{}", terminal.screen());
     server.logs("the recording of the terminal has ended");
