@@ -9,6 +9,7 @@ use crate::algorithm::KeyType;
 use crate::fingerprint;
 use crate::known_hosts::{KnownHosts, KnownHostsEntry, Marker};
 use crate::presented::PresentedKey;
+use crate::public_key::PublicKey;
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,10 +112,8 @@ pub fn lookup<'f>(
             Marker::None if authority.is_none() && blob == plain => {
                 matches.found.get_or_insert((at, false));
             }
-            // A key that no server can show here says nothing.
-            Marker::None
-                if authority.is_none() && KeyType::from_blob_name(entry.key_type).is_some() =>
-            {
+            // A key that no server can show here says nothing, and a damaged one neither.
+            Marker::None if authority.is_none() && is_of_a_server(&entry, &blob) => {
                 let key_type = String::from_utf8_lossy(entry.key_type).into_owned();
                 matches.has_same_type |= key_type == plain_type;
                 matches.known.push(KnownKey {
@@ -169,13 +168,26 @@ pub fn known_types<'f>(files: impl IntoIterator<Item = &'f KnownHosts>, name: &s
     for (_, entry) in entries_for(files, name) {
         match (entry.marker, KeyType::from_blob_name(entry.key_type)) {
             (Marker::CertAuthority, _) => known.authority = true,
-            (Marker::None, Some((key_type, false))) if !known.plain.contains(&key_type) => {
+            (Marker::None, Some((key_type, false)))
+                if !known.plain.contains(&key_type)
+                    && entry
+                        .key_blob()
+                        .is_some_and(|blob| is_of_a_server(&entry, &blob)) =>
+            {
                 known.plain.push(key_type);
             }
             _ => {}
         }
     }
     known
+}
+
+/// False for a key of a type that is not supported, and for a damaged one.
+fn is_of_a_server(entry: &KnownHostsEntry<'_>, blob: &[u8]) -> bool {
+    match KeyType::from_blob_name(entry.key_type) {
+        Some((_, is_certificate)) => is_certificate || PublicKey::from_blob(blob).is_ok(),
+        None => false,
+    }
 }
 
 fn entries_for<'f>(

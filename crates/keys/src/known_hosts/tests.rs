@@ -96,6 +96,22 @@ fn keys_of_other_types_are_not_a_change() {
     );
 }
 
+/// A line that was cut off or damaged is no key of the host: it does not make another key a changed one.
+#[test]
+fn a_damaged_key_counts_for_nothing() {
+    for damaged in [
+        "alpha ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA==\n",
+        "alpha ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQ==\n",
+    ] {
+        assert_eq!(judge(damaged, "alpha", 1), HostKeyStatus::Unknown);
+        let known = known_types(&[file(damaged)], "alpha");
+        assert_eq!(known, KnownTypes::default());
+        let both = format!("{damaged}{}", line("alpha", 1));
+        let found = judge(&both, "alpha", 1);
+        assert!(matches!(found, HostKeyStatus::Found { .. }), "{found:?}");
+    }
+}
+
 fn certificate(seed: u8, authority: u8) -> PresentedKey {
     signed(CertificateKind::Host, "alpha", seed, authority, 0, "")
 }
