@@ -117,7 +117,11 @@ pub(crate) fn build(
 ) -> Result<ClientOptions, ConfigError> {
     let command_line = invocation.command_line;
     let explicit_identities = values.at(Row::IdentityFile.index()).is_some();
-    let host_key_algorithms_set = values.at(Row::HostKeyAlgorithms.index()).is_some();
+    // A list that only adds to the default or takes from it leaves the order to what known_hosts contains.
+    let host_key_algorithms_set = matches!(
+        values.at(Row::HostKeyAlgorithms.index()),
+        Some(Value::Word(spec)) if !spec.starts_with(['+', '-'])
+    );
     let kex_algorithms_set = values.at(Row::KexAlgorithms.index()).is_some();
     let default_user_files = values.at(Row::UserKnownHostsFile.index()).is_none();
     if command_line.forwards_stdio {

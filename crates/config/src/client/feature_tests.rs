@@ -93,3 +93,18 @@ fn keys_are_added_to_the_agent_as_the_words_say() {
     );
     assert_eq!(added("0"), plain);
 }
+
+/// As with OpenSSH: a list that adds to the default or takes from it leaves the order to what known_hosts has.
+#[test]
+fn a_whole_list_of_host_key_algorithms_has_the_users_order() {
+    for (list, is_the_users) in [
+        ("ssh-ed25519", true),
+        ("^ssh-ed25519", true),
+        ("+ssh-rsa", false),
+        ("-*cert*", false),
+    ] {
+        let options = resolve(&format!("HostKeyAlgorithms {list}\n"), "h");
+        let is_set = options.algorithms.host_key_algorithms_set;
+        assert_eq!(is_set, is_the_users, "{list}");
+    }
+}

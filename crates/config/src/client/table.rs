@@ -301,7 +301,7 @@ keywords! {
     and {
         /// The host as typed (`%n`).
         pub self.host_argument: String,
-        /// True if `HostKeyAlgorithms` was set: its order is then kept, whatever known_hosts contains.
+        /// True if `HostKeyAlgorithms` was set, and not with `+` or `-`: its order is then kept, whatever known_hosts contains.
         pub algorithms.host_key_algorithms_set: bool,
         /// True if `KexAlgorithms` was set: the user knows of the method then.
         pub algorithms.kex_algorithms_set: bool,
