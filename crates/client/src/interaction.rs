@@ -34,6 +34,18 @@ pub trait Interaction {
     /// gave up.
     fn ask(&mut self, prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>>;
 
+    /// As [`Interaction::ask`], after escaped text that ends with a newline and that the user must know to
+    /// answer. Whoever shows the prompt in a window shows the text there too.
+    fn ask_about(
+        &mut self,
+        text: &str,
+        prompt: &str,
+        question: Question,
+    ) -> Option<Zeroizing<Vec<u8>>> {
+        self.tell(text);
+        self.ask(prompt, question)
+    }
+
     /// Shows escaped text of one or more lines that ends with a newline.
     fn tell(&mut self, text: &str);
 

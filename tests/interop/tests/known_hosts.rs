@@ -118,6 +118,34 @@ fn a_changed_key_is_refused_and_said_loudly() {
     });
 }
 
+/// The window of the askpass program shows all that the user must know: standard error may lead nowhere.
+#[test]
+fn the_askpass_program_gets_the_whole_question_about_a_new_key() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        know(&site, "");
+        let scratch = site.running.daemon.scratch();
+        let script = "#!/bin/sh\nprintf %s \"$1\" > \"$0.asked\"\necho yes\n";
+        let askpass = scratch.write("askpass", script);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(&askpass, mode).expect("an executable");
+        let extra = format!("{PLAIN}StrictHostKeyChecking ask\nBatchMode no\n");
+        let mut command = site.ssh(&extra);
+        command
+            .args([HOST, "echo in"])
+            .env("SSH_ASKPASS", &askpass)
+            .env("SSH_ASKPASS_REQUIRE", "force");
+        let outcome = interop::site::finish(&mut command, Input::Nothing);
+        outcome.assert_in("askpass");
+        let asked = fs::read_to_string(scratch.join("askpass.asked")).expect("a question");
+        let begins = format!("The authenticity of host '{}", host(&site));
+        assert!(asked.starts_with(&begins), "{asked}");
+        assert!(asked.contains("key fingerprint is"), "{asked}");
+        assert!(asked.ends_with("(yes/no/[fingerprint])? "), "{asked}");
+        assert!(!outcome.stderr.text().contains("authenticity"));
+    });
+}
+
 #[test]
 fn a_changed_key_without_checking_gets_no_password() {
     each(|client, server| {

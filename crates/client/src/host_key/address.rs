@@ -7,9 +7,9 @@ use config::client::{ClientOptions, StrictHostKeyChecking};
 use keys::known_hosts::{self, HostKeyStatus, KnownKey, Location};
 use keys::{PresentedKey, PublicKey};
 
-use super::{HostKeyChecker, Verdict, dialog};
-use crate::interaction::{Interaction, Question};
-use crate::log::{error, info};
+use super::{HostKeyChecker, RecordSource, Verdict, dialog};
+use crate::interaction::Interaction;
+use crate::log::{error, info, says};
 use crate::text::one_line;
 
 /// Whether and under which name the address is looked up.
@@ -19,6 +19,8 @@ pub(super) struct AddressCheck {
     /// `HostName`, which may be the address itself.
     hostname: String,
     port: u16,
+    /// The address's name in known_hosts and what is known of it, once the key was looked up.
+    found: Option<(String, HostKeyStatus)>,
 }
 
 impl AddressCheck {
@@ -27,32 +29,50 @@ impl AddressCheck {
             is_on: options.host_keys.check_host_ip,
             hostname: options.hostname.clone(),
             port: options.port,
+            found: None,
         }
     }
 
-    /// The name of the address in known_hosts; `None` if it is not checked: on loopback, through a
+    /// The address in known_hosts, without a port; `None` if it is not checked: on loopback, through a
     /// proxy, and where the host was named by its address.
-    fn name(&self, address: Option<SocketAddr>) -> Option<String> {
+    fn bare_name(&self, address: Option<SocketAddr>) -> Option<String> {
         let ip = address.filter(|_| self.is_on)?.ip();
         let text = ip.to_string();
-        let differs = text != self.hostname && !ip.is_loopback();
-        differs.then(|| known_hosts::host_name(&text, self.port))
+        (text != self.hostname && !ip.is_loopback()).then_some(text)
     }
 }
 
 impl HostKeyChecker {
-    /// The address's name in known_hosts, and what is known of it.
-    fn address_status(&self, key: &PublicKey) -> Option<(String, HostKeyStatus)> {
-        let name = self.address_check.name(self.address)?;
-        let files = self.files.user.iter().chain(&self.files.global);
-        let status = known_hosts::lookup(files, &name, &PresentedKey::Plain(key.clone()));
-        Some((name, status))
+    /// Looks the plain key up under the address. `KnownHostsCommand` is asked about it as well, but not of a
+    /// certificate, whose authority vouches for names.
+    pub(super) fn look_up_address(&mut self, presented: &PresentedKey) {
+        let Some(bare) = self.address_check.bare_name(self.address) else {
+            return;
+        };
+        let name = known_hosts::host_name(&bare, self.address_check.port);
+        let printed = match presented.certificate() {
+            None => self.command_output("ADDRESS", &name, Some(presented)),
+            Some(_) => Vec::new(),
+        };
+        let key = PresentedKey::Plain(presented.key().clone());
+        let status = self.lookup_name(&name, &key, &printed);
+        self.address_check.found = Some((name, status));
+    }
+
+    /// True if the system's files list the key under the address.
+    pub(super) fn system_has_address(&self) -> bool {
+        match &self.address_check.found {
+            Some((_, HostKeyStatus::Found { at, .. })) => {
+                self.files.source(at) == RecordSource::System
+            }
+            _ => false,
+        }
     }
 
     /// The name under which a new host's address is remembered, if it is not known yet.
-    pub(super) fn remembers_address(&self, key: &PublicKey) -> Option<String> {
-        let (name, status) = self.address_status(key)?;
-        is_new(&status).then_some(name)
+    pub(super) fn remembers_address(&self) -> Option<String> {
+        let (name, status) = self.address_check.found.as_ref()?;
+        is_new(status).then(|| name.clone())
     }
 
     /// Checks the address of a host whose key is accepted, `known` by this line.
@@ -62,39 +82,62 @@ impl HostKeyChecker {
         known: Option<&Location>,
         interaction: &mut dyn Interaction,
     ) -> Verdict {
-        let Some((name, status)) = self.address_status(key) else {
+        let Some((name, status)) = self.address_check.found.take() else {
             return Verdict::Accept;
         };
-        match status {
-            HostKeyStatus::Changed { known: other }
-            | HostKeyStatus::OtherTypes { known: other } => {
-                self.address_differs(key, known, (&name, &other), interaction)
+        if self.is_known_without_port.get() {
+            // What vouched for the host is no record of this port: the address is compared both without
+            // the port and with it, and not written.
+            let bare = self.address_check.bare_name(self.address);
+            let host = self.host.without_port.clone();
+            if let (Some(bare), Some(host)) = (bare, host) {
+                let key_found = PresentedKey::Plain(key.clone());
+                let status = self.lookup_name(&bare, &key_found, &[]);
+                if is_new(&status) {
+                    say_unlisted(key, &bare);
+                }
+                let verdict =
+                    self.compare_address(key, (&host, known), (&bare, &status), interaction);
+                if verdict != Verdict::Accept {
+                    return verdict;
+                }
             }
-            HostKeyStatus::Revoked { at } => {
-                let label = key.key_type().label();
-                interaction.tell(&dialog::revoked(self, label, &at));
-                Verdict::Refuse
-            }
-            status if is_new(&status) => {
-                self.remember_address(key, &name);
-                Verdict::Accept
-            }
-            _ => Verdict::Accept,
+            let host = self.name.clone();
+            return self.compare_address(key, (&host, None), (&name, &status), interaction);
         }
+        if is_new(&status) {
+            match known.map(|at| self.files.source(at)) {
+                // OpenSSH writes nothing about a host that the command knows.
+                Some(RecordSource::Command) => say_unlisted(key, &name),
+                _ => self.remember_address(key, &name),
+            }
+        }
+        let host = self.name.clone();
+        self.compare_address(key, (&host, known), (&name, &status), interaction)
     }
 
-    fn address_differs(
+    /// Refuses, or asks, if another key is listed for the address `name` than for `host`, which the line `known`
+    /// lists.
+    fn compare_address(
         &self,
         key: &PublicKey,
-        known: Option<&Location>,
-        (name, other): (&str, &[KnownKey]),
+        (host, known): (&str, Option<&Location>),
+        (name, status): (&str, &HostKeyStatus),
         interaction: &mut dyn Interaction,
     ) -> Verdict {
+        let label = key.key_type().label();
+        let other = match status {
+            HostKeyStatus::Changed { known } | HostKeyStatus::OtherTypes { known } => known,
+            HostKeyStatus::Revoked { at } => {
+                interaction.tell(&dialog::revoked(self, label, at));
+                return Verdict::Refuse;
+            }
+            HostKeyStatus::Found { .. } | HostKeyStatus::Unknown => return Verdict::Accept,
+        };
         let place = |at: &Location| format!("{}:{}", at.path.display(), at.line);
         let mut text = format!(
-            "Warning: the {} host key for '{}' differs from the key for the IP address '{}'\n",
-            key.key_type().label(),
-            one_line(&self.name),
+            "Warning: the {label} host key for '{}' differs from the key for the IP address '{}'\n",
+            one_line(host),
             one_line(name)
         );
         if let Some(first) = other.first() {
@@ -106,39 +149,28 @@ impl HostKeyChecker {
         if let Some(at) = known {
             text.push_str(&format!("Matching host key in {}\n", place(at)));
         }
-        match self.strict {
-            StrictHostKeyChecking::No => {
-                interaction.tell(&text);
-                Verdict::Accept
-            }
-            StrictHostKeyChecking::Ask if !self.batch_mode && interaction.can_ask() => {
-                interaction.tell(&text);
-                let prompt = "Are you sure you want to continue connecting (yes/no)? ";
-                let answer = interaction.ask(prompt, Question::Confirm);
-                let is_yes = answer.is_some_and(|answer| {
-                    String::from_utf8_lossy(&answer)
-                        .trim()
-                        .eq_ignore_ascii_case("yes")
-                });
-                if is_yes {
-                    Verdict::Accept
-                } else {
-                    Verdict::Refuse
-                }
-            }
-            _ => {
-                interaction.tell(&text);
-                error!("Exiting, you have requested strict checking.");
-                Verdict::Refuse
-            }
+        if self.strict == StrictHostKeyChecking::Ask && !self.batch_mode && interaction.can_ask() {
+            let prompt = "Are you sure you want to continue connecting (yes/no)? ";
+            return match dialog::is_confirmed(&text, prompt, None, interaction) {
+                true => Verdict::Accept,
+                false => Verdict::Refuse,
+            };
         }
+        if says(escape::LogLevel::Info) {
+            interaction.tell(&text);
+        }
+        if self.strict == StrictHostKeyChecking::No {
+            return Verdict::Accept;
+        }
+        error!("Exiting, you have requested strict checking.");
+        Verdict::Refuse
     }
 
     fn remember_address(&mut self, key: &PublicKey, name: &str) {
         let label = key.key_type().label();
         let shown = one_line(name);
         let Some(path) = self.files.user_paths.first() else {
-            info!("{label} host key for IP address '{shown}' not in list of known hosts.");
+            say_unlisted(key, name);
             return;
         };
         let line = known_hosts::edit::entry_line(&[name], key, self.hash_names);
@@ -157,10 +189,10 @@ impl HostKeyChecker {
 
     /// Says whether the address has kept its key where the name's has changed.
     pub(super) fn warn_of_spoofing(&self, key: &PublicKey, known: &[KnownKey]) {
-        let Some((name, status)) = self.address_status(key) else {
+        let Some((name, status)) = &self.address_check.found else {
             return;
         };
-        let (what, offending) = match &status {
+        let (what, offending) = match status {
             HostKeyStatus::Changed { known: other }
             | HostKeyStatus::OtherTypes { known: other } => {
                 let same = |one: &KnownKey| known.iter().any(|known| known.blob == one.blob);
@@ -183,7 +215,7 @@ impl HostKeyChecker {
         );
         error!(
             "and the key for the corresponding IP address {}",
-            one_line(&name)
+            one_line(name)
         );
         error!("{what}. Either the name leads to another machine (DNS spoofing), or the");
         error!("host has a new address and a new key at once.");
@@ -192,6 +224,14 @@ impl HostKeyChecker {
             error!("Offending key for IP in {}:{}", at.path.display(), at.line);
         }
     }
+}
+
+fn say_unlisted(key: &PublicKey, name: &str) {
+    info!(
+        "{} host key for IP address '{}' not in list of known hosts.",
+        key.key_type().label(),
+        one_line(name)
+    );
 }
 
 fn is_new(status: &HostKeyStatus) -> bool {

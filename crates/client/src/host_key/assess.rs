@@ -83,7 +83,7 @@ impl HostKeyRules {
 }
 
 /// Compares `presented` with the records that `lookup` searches. A certificate must name
-/// `principal` and be valid; if it is not, or no authority is known for the host, its plain key
+/// `principal`, a host in lower case, in the same case and be valid; if it is not, or no authority is known for the host, its plain key
 /// decides as if there were no certificate (OpenSSH's check_host_key).
 #[must_use]
 pub fn assess(
@@ -117,15 +117,13 @@ fn assess_certificate(
             at,
             by_authority: true,
         } => {
-            // The principals of a host certificate may be patterns; those that match the host
-            // count.
+            // The principals of a host certificate may be patterns; those that match the host, which is
+            // in lower case, count.
             let fitting: Vec<&str> = certificate
                 .principals()
                 .iter()
                 .map(String::as_str)
-                .filter(|pattern| {
-                    keys::pattern::matches_ignoring_case(principal.as_bytes(), pattern.as_bytes())
-                })
+                .filter(|pattern| keys::pattern::matches(principal.as_bytes(), pattern.as_bytes()))
                 .collect();
             let outcome = certificate.check(&CertificateRules {
                 kind: CertificateKind::Host,

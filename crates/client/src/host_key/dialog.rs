@@ -74,20 +74,37 @@ pub(super) fn confirm(
             ));
         }
     }
-    interaction.tell(&text);
-    let mut prompt = "Are you sure you want to continue connecting (yes/no/[fingerprint])? ";
-    for _ in 0..MAX_ANSWERS {
-        let Some(answer) = interaction.ask(prompt, Question::Confirm) else {
+    let prompt = "Are you sure you want to continue connecting (yes/no/[fingerprint])? ";
+    is_confirmed(&text, prompt, Some(&fingerprint), interaction)
+}
+
+/// Asks until the answer is yes, no or `fingerprint`, of which the first word counts; nothing is no.
+pub(super) fn is_confirmed(
+    text: &str,
+    prompt: &str,
+    fingerprint: Option<&str>,
+    interaction: &mut dyn Interaction,
+) -> bool {
+    let again = match fingerprint {
+        Some(_) => "Please type 'yes', 'no' or the fingerprint: ",
+        None => "Please type 'yes' or 'no': ",
+    };
+    for asked in 0..MAX_ANSWERS {
+        let answer = match asked {
+            0 => interaction.ask_about(text, prompt, Question::Confirm),
+            _ => interaction.ask(again, Question::Confirm),
+        };
+        let Some(answer) = answer else {
             return false;
         };
-        let answer = String::from_utf8_lossy(&answer).trim().to_owned();
-        if answer.eq_ignore_ascii_case("no") {
+        let answer = String::from_utf8_lossy(&answer);
+        let word = answer.split_whitespace().next().unwrap_or("no");
+        if word.eq_ignore_ascii_case("no") {
             return false;
         }
-        if answer.eq_ignore_ascii_case("yes") || answer == fingerprint {
+        if word.eq_ignore_ascii_case("yes") || Some(word) == fingerprint {
             return true;
         }
-        prompt = "Please type 'yes', 'no' or the fingerprint: ";
     }
     false
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use config::tokens::{Purpose, Tokens};
 use keys::PresentedKey;
-use keys::known_hosts::KnownHosts;
+use keys::known_hosts::{KnownHosts, MAX_FILE_BYTES};
 
 use crate::children;
 use crate::connect::plain_reason;
@@ -26,7 +26,11 @@ pub(crate) fn named(words: &[String]) -> Vec<PathBuf> {
 }
 
 /// Reads those of the files that exist.
-pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHosts> {
+///
+/// # Errors
+/// The text for the user if a file is too large: to pass it over would make its hosts unknown, and its revoked
+/// keys valid.
+pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> io::Result<Vec<KnownHosts>> {
     let mut files = Vec::new();
     for path in paths {
         match KnownHosts::load(path) {
@@ -34,10 +38,18 @@ pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHos
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 debug3!("no known_hosts file {}", path.display());
             }
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(io::Error::other(format!(
+                    "The known_hosts file {} is larger than {} MiB and is not read: remove lines that nobody needs, \
+                     or divide it and name its parts in UserKnownHostsFile or GlobalKnownHostsFile.",
+                    path.display(),
+                    MAX_FILE_BYTES >> 20
+                )));
+            }
             Err(error) => debug1!("known_hosts file {}: {error}", path.display()),
         }
     }
-    files
+    Ok(files)
 }
 
 /// Replaces a file by `text` atomically: readers see the old or the new text, never a part.
@@ -64,16 +76,23 @@ pub(super) enum CommandError {
 }
 
 /// Runs the known-hosts command without a shell: splits it into words, then expands the tokens of
-/// each.
-pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, CommandError> {
-    let words = words_of(template, tokens).map_err(CommandError::NotRun)?;
+/// each. `what` names it in messages.
+pub(super) fn run_command(
+    what: &str,
+    template: &str,
+    tokens: &Tokens,
+) -> Result<Vec<u8>, CommandError> {
+    let words = words_of(template, tokens)
+        .map_err(|reason| CommandError::NotRun(format!("{what} {reason}")))?;
     let program = words.first().map(String::as_str).unwrap_or_default();
     if let Err(reason) = fs::metadata(program) {
         let reason = plain_reason(&reason);
-        return Err(CommandError::NotRun(format!("\"{program}\": {reason}")));
+        return Err(CommandError::NotRun(format!(
+            "Could not stat {what} \"{program}\": {reason}"
+        )));
     }
     output_of(&words)
-        .map_err(|reason| CommandError::Failed(format!("{} {reason}", words.join(" "))))
+        .map_err(|reason| CommandError::Failed(format!("{what} {} {reason}", words.join(" "))))
 }
 
 fn words_of(template: &str, tokens: &Tokens) -> Result<Vec<String>, String> {

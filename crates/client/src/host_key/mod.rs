@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use config::client::{ClientOptions, StrictHostKeyChecking, YesNoAsk};
 use crypto::hash::HashAlgorithm;
-use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
+use keys::known_hosts::{self, HostKeyStatus, KnownHosts, Location};
 use keys::{Certificate, PresentedKey, SignatureAlgorithm};
 
 use crate::children;
@@ -73,7 +73,7 @@ impl HostKeyJudge for HostKeyChecker {
 enum Trust {
     /// Nobody vouched for it.
     None,
-    /// A known_hosts line or the user vouched for the plain key.
+    /// A line of the user's own files or the user vouched for the plain key.
     Plain,
     /// A certificate authority vouched.
     Authority,
@@ -88,6 +88,51 @@ struct KnownFiles {
     user: Vec<KnownHosts>,
     /// The same of `GlobalKnownHostsFile`.
     global: Vec<KnownHosts>,
+    /// What the user reads if a file is too large to be read: it may list the host, or revoke keys.
+    too_large: Option<String>,
+}
+
+impl KnownFiles {
+    fn load(user_paths: Vec<PathBuf>, global_paths: &[PathBuf]) -> Self {
+        let mut too_large = None;
+        let mut load = |paths: &[PathBuf]| {
+            files::load(paths.iter()).unwrap_or_else(|reason| {
+                too_large.get_or_insert(reason.to_string());
+                Vec::new()
+            })
+        };
+        let (user, global) = (load(&user_paths), load(global_paths));
+        Self {
+            user_paths,
+            user,
+            global,
+            too_large,
+        }
+    }
+
+    /// The kind of record that a line belongs to.
+    fn source(&self, at: &Location) -> RecordSource {
+        let has = |files: &[KnownHosts]| files.iter().any(|file| file.path() == at.path);
+        // A file of both lists is the system's, as in OpenSSH.
+        if has(&self.global) {
+            RecordSource::System
+        } else if has(&self.user) {
+            RecordSource::User
+        } else {
+            RecordSource::Command
+        }
+    }
+}
+
+/// The kind of record of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RecordSource {
+    /// `UserKnownHostsFile`.
+    User,
+    /// `GlobalKnownHostsFile`.
+    System,
+    /// `KnownHostsCommand`.
+    Command,
 }
 
 /// Further names of a host.
@@ -174,7 +219,8 @@ impl HostKeyChecker {
                 .iter()
                 .map(PathBuf::from)
                 .collect(),
-            skip_for_loopback: options.host_keys.no_host_authentication_for_localhost,
+            skip_for_loopback: options.host_keys.no_host_authentication_for_localhost
+                && alias.is_none(),
             dns: match options.host_keys.verify_host_key_dns {
                 YesNoAsk::No => None,
                 wanted => {
@@ -184,11 +230,7 @@ impl HostKeyChecker {
             },
             dns_matches: false,
             address_check: AddressCheck::new(options),
-            files: KnownFiles {
-                user: files::load(user_paths.iter()),
-                global: files::load(global_paths.iter()),
-                user_paths,
-            },
+            files: KnownFiles::load(user_paths, &global_paths),
             command: options
                 .host_keys
                 .known_hosts_command
@@ -279,18 +321,23 @@ impl HostKeyChecker {
             presented.blob_name(),
             self.fingerprint_of(presented.key())
         );
-        if self.skip_for_loopback && self.address.is_some_and(|at| at.ip().is_loopback()) {
-            debug1!("NoHostAuthenticationForLocalhost: the host key is not checked");
-            return Verdict::Accept;
-        }
         if let Some(verdict) = self.revoked_by_files(&presented) {
             return verdict;
         }
         if let Some(verdict) = self.ask_dns(presented.key(), interaction) {
             return verdict;
         }
+        if self.skip_for_loopback && self.address.is_some_and(|at| at.ip().is_loopback()) {
+            debug1!("NoHostAuthenticationForLocalhost: the host key is not looked up");
+            return Verdict::Accept;
+        }
+        if let Some(reason) = &self.files.too_large {
+            error!("{reason}");
+            return Verdict::Refuse;
+        }
         let lookup = |key: &PresentedKey| self.lookup(key);
         let finding = assess(&presented, &self.host.principal, &self.rules, lookup);
+        self.look_up_address(&presented);
         self.conclude(&presented, finding, interaction)
     }
 
@@ -343,10 +390,11 @@ impl HostKeyChecker {
     }
 
     /// Looks the key up under the host's name. A name with a port that has no record at all falls back to the
-    /// name without one, whose lines can only vouch for the key or revoke it: another key there is that of
-    /// another server on the same machine.
+    /// name without one, whose lines in files can only vouch for the key or revoke it: another key there is that
+    /// of another server on the same machine.
     fn lookup(&self, key: &PresentedKey) -> HostKeyStatus {
-        let status = self.lookup_name(&self.name, key);
+        let printed = self.command_output("HOSTNAME", &self.name, Some(key));
+        let status = self.lookup_name(&self.name, key, &printed);
         let Some(name) = &self.host.without_port else {
             return status;
         };
@@ -354,7 +402,7 @@ impl HostKeyChecker {
             return status;
         }
         debug1!("checking without port identifier");
-        match self.lookup_name(name, key) {
+        match self.lookup_name(name, key, &[]) {
             found @ (HostKeyStatus::Found { .. } | HostKeyStatus::Revoked { .. }) => {
                 self.is_known_without_port.set(true);
                 found
@@ -363,11 +411,10 @@ impl HostKeyChecker {
         }
     }
 
-    /// Looks the key up in all files, the user's first, and in the output of the command.
-    fn lookup_name(&self, name: &str, key: &PresentedKey) -> HostKeyStatus {
-        let printed = self.command_output("HOSTNAME", name, Some(key));
+    /// Looks the key up in all files, the user's first, and in what the command has printed.
+    fn lookup_name(&self, name: &str, key: &PresentedKey, printed: &[KnownHosts]) -> HostKeyStatus {
         let files = self.files.user.iter().chain(&self.files.global);
-        known_hosts::lookup(files.chain(&printed), name, key)
+        known_hosts::lookup(files.chain(printed), name, key)
     }
 
     /// Carries out what follows from a finding.
@@ -422,9 +469,10 @@ impl HostKeyChecker {
                 self.show(presented, interaction);
                 if self.is_known_without_port.get() {
                     debug1!("found matching key w/out port");
-                    return Verdict::Accept;
+                } else if self.files.source(&at) == RecordSource::User && !self.system_has_address()
+                {
+                    self.trust = Trust::Plain;
                 }
-                self.trust = Trust::Plain;
                 self.check_address(key, Some(&at), interaction)
             }
             Finding::Revoked { at } => {
@@ -463,6 +511,13 @@ impl HostKeyChecker {
                 );
                 return Verdict::Refuse;
             }
+            _ if self.files.user_paths.is_empty() => {
+                error!(
+                    "No {label} host key is known for {name}, and UserKnownHostsFile=none leaves no file to \
+                     write it to."
+                );
+                return Verdict::Refuse;
+            }
             StrictHostKeyChecking::Ask if self.batch_mode || !interaction.can_ask() => {
                 let why = match self.batch_mode {
                     true => "BatchMode forbids questions",
@@ -483,7 +538,7 @@ impl HostKeyChecker {
             }
             StrictHostKeyChecking::AcceptNew | StrictHostKeyChecking::No => {}
         }
-        let with_address = self.remembers_address(key.key());
+        let with_address = self.remembers_address();
         self.remember(key.key(), label, with_address.as_deref());
         match with_address {
             Some(_) => Verdict::Accept,
@@ -572,17 +627,18 @@ impl HostKeyChecker {
                 }
             }
         }
-        match files::run_command(&command.template, &tokens) {
+        let what = format!("KnownHostsCommand-{purpose}");
+        match files::run_command(&what, &command.template, &tokens) {
             Ok(text) => {
                 debug2!("KnownHostsCommand ({purpose}) gave {} bytes", text.len());
                 vec![KnownHosts::new("KnownHostsCommand", text)]
             }
             Err(CommandError::NotRun(reason)) => {
-                error!("KnownHostsCommand-{purpose} {}", one_line(&reason));
+                error!("{}", one_line(&reason));
                 Vec::new()
             }
             Err(CommandError::Failed(reason)) => {
-                error!("KnownHostsCommand-{purpose} {}", one_line(&reason));
+                error!("{}", one_line(&reason));
                 command.has_failed.set(true);
                 Vec::new()
             }

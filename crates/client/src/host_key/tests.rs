@@ -158,10 +158,14 @@ fn a_known_key_passes_without_a_question() {
 fn a_new_key_is_asked_about_and_written_down_on_yes_or_its_fingerprint() {
     let fingerprint = keys::fingerprint::sha256(&key(1).public().blob());
     let fingerprint: &'static str = fingerprint.leak();
-    for (index, answers) in [vec!["yes"], vec!["what", "YES"], vec![fingerprint]]
-        .into_iter()
-        .enumerate()
-    {
+    // As in OpenSSH, the first word counts.
+    let answers = [
+        vec!["yes"],
+        vec!["what", "YES"],
+        vec![fingerprint],
+        vec!["\tyes x"],
+    ];
+    for (index, answers) in answers.into_iter().enumerate() {
         let scratch = Scratch::new(&format!("new{index}"));
         scratch.file("known_hosts", &line("other", &key(1)));
         let mut person = Script {
@@ -186,10 +190,13 @@ fn a_new_key_is_asked_about_and_written_down_on_yes_or_its_fingerprint() {
 
 #[test]
 fn no_silence_and_a_wrong_fingerprint_refuse_and_write_nothing() {
-    for (index, answers) in [vec!["no"], vec![], vec!["SHA256:AAAA", "no"]]
-        .into_iter()
-        .enumerate()
-    {
+    let answers = [
+        vec!["no"],
+        vec![],
+        vec!["SHA256:AAAA", "no"],
+        vec!["", "yes"],
+    ];
+    for (index, answers) in answers.into_iter().enumerate() {
         let scratch = Scratch::new(&format!("no{index}"));
         let mut person = Script {
             answers,
@@ -306,9 +313,17 @@ fn a_certificate_passes_by_its_authority_when_it_names_the_host() {
         judge_certificate(&mut scratch.checker("h.example.org", strict), &pattern),
         Verdict::Accept
     );
-    // Named for another host; named for nobody (CVE-2024-7594); with an unknown critical option.
+    // The host counts in lower case, its certificate as it is.
+    assert_eq!(
+        judge_certificate(&mut scratch.checker("H.Example.org", strict), &good),
+        Verdict::Accept
+    );
+    // Named for another host, or in other letters; named for nobody (CVE-2024-7594); with an unknown critical
+    // option.
     let bad = [
         certificate(&["other.example.org"], &authority, Vec::new()),
+        certificate(&["H.example.org"], &authority, Vec::new()),
+        certificate(&["*.Example.org"], &authority, Vec::new()),
         certificate(&[], &authority, Vec::new()),
         certificate(
             &["h.example.org"],
@@ -636,6 +651,10 @@ fn the_address_of_a_host_is_remembered_and_compared() {
                     address '192.0.2.1'\n";
         assert!(person.told.contains(said), "{strict}: {}", person.told);
     }
+    // The warning is one of LogLevel INFO.
+    let mut person = Script::default();
+    let verdict = log::silently(|| judged(&["StrictHostKeyChecking=no"], &mut person));
+    assert_eq!((verdict, &*person.told), (Verdict::Accept, ""));
     assert_eq!(scratch.read(), both);
     // Loopback, and a host that was named by its address.
     let mut checker = with_address(&scratch, &["StrictHostKeyChecking=yes"]);
@@ -672,14 +691,21 @@ fn loopback_is_passed_only_when_told_and_really_there() {
         "NoHostAuthenticationForLocalhost=yes",
         "StrictHostKeyChecking=yes",
     ];
-    for (address, wanted) in [
-        (Some("127.0.0.1:22"), Verdict::Accept),
-        (Some("192.0.2.1:22"), Verdict::Refuse),
-        (None, Verdict::Refuse),
-    ] {
-        let mut checker = scratch.checker("localhost", more);
+    let judged = |address: Option<&str>, option: &[&str]| {
+        let mut checker = scratch.checker("localhost", &[&more[..], option].concat());
         checker.set_address(address.map(|text| text.parse().unwrap()));
-        assert_eq!(judge(&mut checker, &key(1), &mut Script::default()), wanted);
+        judge(&mut checker, &key(1), &mut Script::default())
+    };
+    let loopback = Some("127.0.0.1:22");
+    assert_eq!(judged(loopback, &[]), Verdict::Accept);
+    assert_eq!(judged(Some("192.0.2.1:22"), &[]), Verdict::Refuse);
+    assert_eq!(judged(None, &[]), Verdict::Refuse);
+    // As in OpenSSH, an alias names a host of its own, and revocation goes first.
+    assert_eq!(judged(loopback, &["HostKeyAlias=a"]), Verdict::Refuse);
+    let list = scratch.file("revoked", &key(1).public().to_line());
+    for list in [list.as_path(), Path::new("/nonexistent")] {
+        let option = format!("RevokedHostKeys={}", list.display());
+        assert_eq!(judged(loopback, &[&option]), Verdict::Refuse);
     }
 }
 
@@ -688,13 +714,16 @@ fn loopback_is_passed_only_when_told_and_really_there() {
 #[test]
 fn algorithms_of_known_keys_come_first_unless_the_user_chose_the_order() {
     let scratch = Scratch::new("order");
-    let rsa_line = "h ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQ==\n";
-    scratch.file("known_hosts", rsa_line);
+    let rsa = PrivateKey::generate(keys::KeySpec::Rsa { bits: 2048 }).unwrap();
+    scratch.file("known_hosts", &line("h", &rsa));
     let order = scratch.checker("h", &[]).offer().names;
-    assert!(
-        order.first().unwrap().starts_with("rsa-sha2-512"),
-        "{order:?}"
-    );
+    for list in [&[][..], &["HostKeyAlgorithms=-*cert*"]] {
+        let order = scratch.checker("h", list).offer().names;
+        assert!(
+            order.first().unwrap().starts_with("rsa-sha2-512"),
+            "{order:?}"
+        );
+    }
     let fresh = scratch.checker("unknown", &[]).offer().names;
     let mut sorted = (order.clone(), fresh.clone());
     sorted.0.sort();

@@ -89,7 +89,7 @@ impl HostKeyChecker {
             return None;
         }
         // Lines added since the checker read the files count, so the files are read again.
-        let current = files::load(self.files.user_paths.iter());
+        let current = files::load(self.files.user_paths.iter()).ok()?;
         let mut known: Vec<Vec<u8>> = Vec::new();
         for entry in current
             .iter()
@@ -207,7 +207,7 @@ impl HostKeyChecker {
             ));
         }
         for (index, path) in self.files.user_paths.iter().enumerate() {
-            let Some(file) = files::load(std::iter::once(path)).pop() else {
+            let Some(file) = files::load(std::iter::once(path))?.pop() else {
                 if index == 0 && !lines.is_empty() {
                     edit::append(path, &lines)?;
                 }
