@@ -248,7 +248,6 @@ pub fn program_through(
         .arg(&identity)
         .arg(option("Port", &port))
         .arg(option("IdentitiesOnly", &"yes"))
-        .arg(option("IdentityAgent", &"none"))
         .arg(option(
             "UserKnownHostsFile",
             &scratch.join("known_hosts").display(),
@@ -256,11 +255,14 @@ pub fn program_through(
         .arg(option("GlobalKnownHostsFile", &"none"))
         .arg(option("BatchMode", &"yes"));
     // The first setting takes precedence.
-    if !arguments
-        .iter()
-        .any(|each| each.starts_with("-oStrictHostKeyChecking"))
-    {
-        command.arg(option("StrictHostKeyChecking", &"accept-new"));
+    for (name, value) in [
+        ("StrictHostKeyChecking", "accept-new"),
+        ("IdentityAgent", "none"),
+    ] {
+        let given = format!("-o{name}=");
+        if !arguments.iter().any(|each| each.starts_with(&given)) {
+            command.arg(given + value);
+        }
     }
     command
         .env_remove("SSH_AUTH_SOCK")

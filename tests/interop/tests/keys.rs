@@ -256,7 +256,8 @@ fn options_of_authorized_keys_hold() {
         }
         for options in ["restrict", "no-pty"] {
             authorize(options);
-            let outcome = site.run_with("", &["-tt", HOST, "echo in"], Input::Nothing);
+            let fatal = "LogLevel FATAL\n";
+            let outcome = site.run_with(fatal, &["-tt", HOST, "echo in"], Input::Nothing);
             assert!(
                 outcome.stderr.text().contains("PTY"),
                 "{options}: {}",

@@ -35,9 +35,8 @@ enum Source {
     Agent {
         /// The blob that the agent knows.
         blob: Vec<u8>,
-        /// True if the agent may sign before the server has accepted the key: the user named the
-        /// key, or it is the only one.
-        unasked: bool,
+        /// True if the login may begin with this key: the user named it, or it is the only one.
+        is_first: bool,
     },
     /// A private key file.
     File {
@@ -80,7 +79,8 @@ pub struct Identity {
 /// As OpenSSH names a key in its messages and for `-Z`: `NAME TYPE FINGERPRINT [explicit] [agent]`.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let agent = matches!(self.source, Source::Agent { .. });
+        // OpenSSH names the agent only if it holds what is presented.
+        let agent = matches!(&self.source, Source::Agent { blob, .. } if *blob == self.blob);
         write!(
             f,
             "{} {} {}{}{}",
@@ -100,14 +100,26 @@ impl Identity {
         &self.blob
     }
 
-    /// True if a signature needs neither the user nor the server's acceptance of the key first.
+    /// True if a signature needs no passphrase, PIN or touch. An agent may still have the user confirm it.
     #[must_use]
     pub fn signs_alone(&self) -> bool {
         match &self.source {
             Source::File { key, .. } => key.as_ref().is_some_and(PrivateKey::can_sign),
-            Source::Agent { unasked, .. } => *unasked && !self.key_type().is_security_key(),
+            Source::Agent { .. } => !self.key_type().is_security_key(),
             Source::Token { .. } | Source::SecurityKey { .. } => false,
         }
+    }
+
+    /// True if a login begins with this key, not with the question which methods the server has.
+    pub(super) fn begins(&self) -> bool {
+        let is_first = !matches!(
+            self.source,
+            Source::Agent {
+                is_first: false,
+                ..
+            }
+        );
+        is_first && self.signs_alone()
     }
 
     /// True if an agent signs.
@@ -161,13 +173,6 @@ impl Identity {
         }
     }
 
-    /// The last login used this key: its agent may be asked at once.
-    pub(super) fn is_wanted(&mut self) {
-        if let Source::Agent { unasked, .. } = &mut self.source {
-            *unasked = true;
-        }
-    }
-
     /// Opens the private key if it needs no passphrase.
     pub fn prepare(&mut self) {
         if let Source::File {
@@ -204,11 +209,15 @@ impl Identity {
             Source::Agent { blob, .. } => {
                 let agent = agent.ok_or(None)?;
                 let name = one_line(&self.name);
+                let label = match *blob == self.blob {
+                    true => self.presented.label(),
+                    false => self.presented.key().key_type().label().to_owned(),
+                };
                 match agent.client.sign_with(blob, data, algorithm.plain()) {
                     Ok(signature) if names_algorithm(&signature, algorithm) => Ok(signature),
                     Ok(_) => Err(Some(format!("agent signed {name} with another algorithm"))),
                     Err(reason) => Err(Some(format!(
-                        "sign_and_send_pubkey: signing failed for {name}: {reason}"
+                        "sign_and_send_pubkey: signing failed for {label} \"{name}\" from agent: {reason}"
                     ))),
                 }
             }
@@ -334,13 +343,18 @@ fn sign_with(
     options: &ClientOptions,
     interaction: &mut dyn Interaction,
 ) -> Result<Vec<u8>, Option<String>> {
+    let file = one_line(file);
+    let failed = |reason: String| {
+        let label = key.public().key_type().label();
+        Some(format!(
+            "sign_and_send_pubkey: signing failed for {label} \"{file}\": {reason}"
+        ))
+    };
     if key.security_key().is_some() {
-        let file = one_line(file);
-        return security_key::sign(key, data, &file, options, interaction)
-            .map_err(|reason| Some(format!("signing failed for {file}: {reason}")));
+        return security_key::sign(key, data, &file, options, interaction).map_err(failed);
     }
     key.sign(algorithm, data)
-        .map_err(|reason| Some(format!("signing failed: {reason}")))
+        .map_err(|reason| failed(reason.to_string()))
 }
 
 /// A connection to an agent.

@@ -1,8 +1,9 @@
 //! User authentication: which method next, with which key or secret (RFC 4252, 4256).
 //!
 //! `proto` implements the messages and their order. [`pipelined`] sends what may be sent before the
-//! server's answers: the signature of a single key or of the key of the last login, or questions about several keys. [`identity`] finds the keys; each method has a file. [`one_method`] is
-//! the login of a program that chooses the methods itself.
+//! server's answers: questions about keys, and the signature of a single key or of the key of the last login.
+//! [`identity`] finds the keys; each method has a file. [`one_method`] is the login of a program that chooses the
+//! methods itself.
 
 mod gssapi;
 mod hostbased;
@@ -410,7 +411,7 @@ impl<'c> Authenticator<'c> {
                 _ => false,
             });
         first.is_some_and(|name| name == names::METHOD_PUBLICKEY)
-            && self.identities.front().is_some_and(Identity::signs_alone)
+            && self.identities.front().is_some_and(Identity::begins)
     }
 
     /// After a refused key `none` counts as a failure, which may end the connection. OpenSSH and Fulmar accept it for an
@@ -460,9 +461,7 @@ impl<'c> Authenticator<'c> {
         self.limit_wait(true);
         let answer = self.next_answer()?;
         self.limit_wait(false);
-        if self.flight.keys.is_empty() {
-            self.flight.is_refused = false;
-        }
+        self.flight.is_refused = false;
         Ok(answer)
     }
 

@@ -1,5 +1,5 @@
-//! Sends what a [`LoginStrategy`] permits before the server's answers: requests signed by keys that
-//! need no user, and after them the session's channel. That saves up to four round trips.
+//! Sends what a [`LoginStrategy`] permits before the server's answers: questions about keys, a request signed by a key
+//! that needs no user, and after it the session's channel. That saves up to four round trips.
 
 use std::collections::VecDeque;
 
@@ -79,9 +79,9 @@ impl Flight {
 impl Authenticator<'_> {
     /// Sends everything that may be pipelined; [`Authenticator::run`] handles the answers.
     ///
-    /// A server counts each refused signature and ends the connection after a few (`MaxAuthTries`). A single key, and the
-    /// key of the last login with those before it, are sent signed; otherwise the server is asked about the first
-    /// keys at once.
+    /// A server counts each refused signature and ends the connection after a few (`MaxAuthTries`), and an agent may
+    /// ask the user to confirm one. Only a single key and the key of the last login are sent signed; the server is
+    /// asked about others in the same flight.
     pub(super) fn send_early_requests(&mut self, early: &Early<'_>) -> Result<(), ClientError> {
         if !self.starts_with_a_key() {
             return Ok(());
@@ -98,62 +98,43 @@ impl Authenticator<'_> {
         self.flight.known = profile.and_then(|profile| profile.key.clone());
         self.flight.expected_algorithms =
             profile.and_then(|profile| profile.signature_algorithms.clone());
-        if !self.signs_ahead(most) {
-            return self.send_queries(most);
+        self.send_keys(most)?;
+        if self.flight.keys.back().is_some_and(|last| !last.is_query) {
+            self.open_early(early, self.flight.ends_with_known)?;
         }
-        self.send_signatures(most)?;
-        match self.flight.keys.is_empty() {
-            true => Ok(()),
-            false => self.open_early(early, self.flight.ends_with_known),
-        }
+        self.note_early();
+        Ok(())
     }
 
-    /// True if the key of the last login is one of the first `most`, and none of those needs a person; or if there is
-    /// one key only.
-    fn signs_ahead(&mut self, most: usize) -> bool {
-        if self.flight.candidates == 1 {
-            return true;
-        }
-        let Some(known) = &self.flight.known else {
-            return false;
-        };
-        for identity in self.identities.iter_mut().take(most) {
-            identity.prepare();
-            let is_known = identity.fingerprint() == *known;
-            if is_known {
-                identity.is_wanted();
-            }
-            if is_known || !identity.signs_alone() {
-                return identity.signs_alone();
-            }
-        }
-        false
-    }
-
-    /// True if a signature with this key is sent without a question to the server.
+    /// True if a signature with this key is sent without a question to the server: it is the key of the last login, or
+    /// the only key and no agent, which may ask the user, holds it.
     pub(super) fn signs_unasked(&self, identity: &Identity) -> bool {
-        let is_known = || self.flight.known == Some(identity.fingerprint());
-        identity.signs_alone() && (self.flight.candidates == 1 || is_known())
+        let is_single = self.flight.candidates == 1 && !identity.is_in_agent();
+        (is_single || self.is_known(identity)) && identity.signs_alone()
     }
 
-    fn send_signatures(&mut self, most: usize) -> Result<(), ClientError> {
+    /// True if the last login was with this key.
+    fn is_known(&self, identity: &Identity) -> bool {
+        self.flight.known == Some(identity.fingerprint())
+    }
+
+    /// Sends questions about the first keys, up to the one that signs unasked.
+    fn send_keys(&mut self, most: usize) -> Result<(), ClientError> {
         while self.flight.keys.len() < most
-            && !self.flight.ends_with_known
             && let Some(mut identity) = self.identities.pop_front()
         {
             identity.prepare();
-            if !identity.signs_alone() {
-                self.identities.push_front(identity);
-                break;
-            }
-            if self.choose_algorithm(&identity).is_none() {
+            let Some(algorithm) = self.choose_algorithm(&identity) else {
                 self.defer(identity);
                 continue;
-            }
-            let is_known = self.flight.known == Some(identity.fingerprint());
-            if let Some(algorithm) = self.send_signed(&mut identity)? {
-                self.flight.ends_with_known = is_known;
+            };
+            if !self.signs_unasked(&identity) {
+                self.send_query(&identity, algorithm)?;
+                self.has_sent(identity, algorithm, true);
+            } else if let Some(algorithm) = self.send_signed(&mut identity)? {
+                self.flight.ends_with_known = self.is_known(&identity);
                 self.has_sent(identity, algorithm, false);
+                break;
             }
         }
         Ok(())
@@ -169,26 +150,7 @@ impl Authenticator<'_> {
         self.flight.requests += 1;
     }
 
-    fn send_queries(&mut self, most: usize) -> Result<(), ClientError> {
-        while self.flight.keys.len() < most
-            && let Some(identity) = self.identities.pop_front()
-        {
-            match self.choose_algorithm(&identity) {
-                Some(algorithm) => {
-                    self.send_query(&identity, algorithm)?;
-                    self.has_sent(identity, algorithm, true);
-                }
-                None => self.defer(identity),
-            }
-        }
-        debug1!(
-            "Sent before the server's answers: {} questions about keys",
-            self.flight.keys.len()
-        );
-        Ok(())
-    }
-
-    /// Opens the session's channel after the signed requests, as deeply as the strategy permits.
+    /// Opens the session's channel after a signed request, as deeply as the strategy permits.
     fn open_early(&mut self, early: &Early<'_>, known_key: bool) -> Result<(), ClientError> {
         let version = self.driver.connection().peer_version().unwrap_or_default();
         let server = proto::Quirks::of(version).pipelining;
@@ -203,9 +165,18 @@ impl Authenticator<'_> {
             self.flight.channel = Some(sent?);
             self.flight.has_opened = true;
         }
+        Ok(())
+    }
+
+    fn note_early(&self) {
+        let keys = &self.flight.keys;
+        if keys.is_empty() {
+            return;
+        }
+        let questions = keys.iter().filter(|sent| sent.is_query).count();
         debug1!(
-            "Sent before the server's answers: {} signed requests{}",
-            self.flight.keys.len(),
+            "Sent before the server's answers: {questions} questions about keys, {} signed requests{}",
+            keys.len() - questions,
             match &self.flight.channel {
                 None => "",
                 Some(early) if early.depth() == PipelineDepth::Whole =>
@@ -213,7 +184,6 @@ impl Authenticator<'_> {
                 Some(_) => ", a session",
             }
         );
-        Ok(())
     }
 
     /// Signs with the first key that the server accepts; false if there is no such key, or no signature. The session
@@ -230,17 +200,19 @@ impl Authenticator<'_> {
         self.has_sent(identity, algorithm, false);
         if let Some(early) = early.filter(|_| !self.flight.has_opened) {
             self.open_early(early, false)?;
+            self.note_early();
         }
         Ok(true)
     }
 
     /// What follows the end of a connection by "Too many authentication failures": the same keys fail again, unless the
-    /// server has accepted one, or the key of the last login was refused because of those before it.
+    /// server has accepted one, or the signature with the key of the last login was the one too many: a question may
+    /// count less.
     pub(super) fn retry_after_too_many(&self) -> RetryPolicy {
         let flight = &self.flight;
-        let is_known_left =
-            flight.ends_with_known && flight.requests > 1 && !flight.keys.is_empty();
-        match is_known_left || !flight.accepted.is_empty() {
+        let is_signature_left =
+            flight.ends_with_known && flight.requests > 1 && flight.keys.len() == 1;
+        match is_signature_left || !flight.accepted.is_empty() {
             true => RetryPolicy::Safe(Caution::StepByStep),
             false => RetryPolicy::NotNeeded,
         }

@@ -1,8 +1,8 @@
 //! Method `publickey` (RFC 4252 §7): one key per call.
 //!
-//! A single key that signs without the user is sent signed, as is that of the last login at the server. For
-//! others the server is asked first: it counts refused signatures, and the user need not type a passphrase or
-//! touch a security key for a key that the server refuses.
+//! A single key that no agent holds and that signs without the user is sent signed, as is that of the last login at the
+//! server. For others the server is asked first: it counts refused signatures, and the user need not type a passphrase,
+//! touch a security key or confirm a signature of an agent for a key that the server refuses.
 
 use driver::DriverError;
 use keys::SignatureAlgorithm;

@@ -620,7 +620,7 @@ fn nothing_goes_ahead_where_it_is_not_wanted() {
 /// A login with compression, in which only the signed request was pipelined; then `script` gets the
 /// sequence numbers of the later messages.
 fn compressed_login(script: impl FnOnce(&mut Adversary<Tcp>, &[u32]) + Send) -> Outcome {
-    let arguments = ["-C", "user@127.0.0.1", "the command"];
+    let arguments = ["-C", "-oLogLevel=FATAL", "user@127.0.0.1", "the command"];
     client_at(&Scratch::new(), &arguments, |adversary| {
         let offer = Offer {
             compression: "zlib@openssh.com".into(),

@@ -1,5 +1,10 @@
 //! Several keys, and a server that counts those that it refuses.
 
+use interop::agent::{RealAgent, program};
+use interop::peers::ours::Kind;
+use interop::process::Input;
+use interop::site::finish;
+
 use super::*;
 
 /// A client of four keys that stores what it learns.
@@ -56,38 +61,159 @@ fn up_to_three_keys_go_at_once_and_late_answers_are_known_by_their_number() {
         exchange_as(adversary, OPENSSH, &Offer::default());
         let all = take(adversary, 8);
         assert_eq!(numbers(&all), [5, 50, 50, 50, 90, 98, 96, 80]);
-        for (request, key) in all[1..4].iter().zip(&keys) {
-            assert_eq!(key_of(request), key.public().blob());
+        for (place, (request, key)) in all[1..4].iter().zip(&keys).enumerate() {
+            assert_eq!(request_of(request), (place == 2, key.public().blob()));
         }
-        let last = adversary.received;
         adversary.say(&accept());
         adversary.send(&failure("publickey"));
+        // The key of the last login is used, though another is accepted by now.
+        accepts_key(adversary, &keys[1]);
         adversary.say(&UserauthSuccess {});
-        // The third key's request finds the user logged in.
-        adversary.say(&Unimplemented { sequence: last - 4 });
+        serve_started(adversary, 0, 7);
+    });
+    ended(&outcome, 7);
+    let said = said(&outcome);
+    let offers: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("debug1: Offering public key: "))
+        .filter_map(|line| line.split_once(' '))
+        .map(|(path, _)| path)
+        .collect();
+    let paths = ["key0", "key1", "key2"].map(|key| scratch.join(key).display().to_string());
+    assert_eq!(offers, paths, "{said}");
+}
+
+/// What a client of these keys learns at its first login, where the second one is accepted.
+fn second_key_logs_in(scratch: &Scratch, arguments: &[&str], keys: &[PrivateKey], version: &str) {
+    let asked = match version {
+        OPENSSH => 3,
+        _ => 1,
+    };
+    let outcome = client_at(scratch, arguments, |adversary| {
+        exchange_as(adversary, version, &Offer::default());
+        take(adversary, 1 + asked);
+        adversary.say(&accept());
+        adversary.send(&failure("publickey"));
+        if asked == 1 {
+            take(adversary, 1);
+        }
+        accepts_key(adversary, &keys[1]);
+        if asked == 3 {
+            adversary.send(&failure("publickey"));
+        }
+        assert_eq!(key_of(&adversary.expect(50)), keys[1].public().blob());
+        adversary.say(&UserauthSuccess {});
+        match asked {
+            1 => {
+                adversary.expect(90);
+                serve_unstarted(adversary, 6);
+            }
+            _ => {
+                take(adversary, 4);
+                serve_started(adversary, 0, 6);
+            }
+        }
+    });
+    ended(&outcome, 6);
+}
+
+/// A server that takes one request only is asked about the first key; the known one signs when its turn comes.
+#[test]
+fn a_server_of_one_request_gets_a_question_about_another_key_than_the_known_one() {
+    let scratch = Scratch::new();
+    let (keys, arguments) = with_four_keys(&scratch);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    second_key_logs_in(&scratch, &arguments, &keys, OTHER);
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        exchange_as(adversary, OTHER, &Offer::default());
+        let all = take(adversary, 2);
+        assert_eq!(numbers(&all), [5, 50]);
+        assert_eq!(request_of(&all[1]), (false, keys[0].public().blob()));
+        assert!(waits(adversary));
+        adversary.say(&accept());
+        adversary.send(&failure("publickey"));
+        assert_eq!(key_of(&adversary.expect(50)), keys[1].public().blob());
+        adversary.say(&UserauthSuccess {});
+        adversary.expect(90);
+        serve_unstarted(adversary, 7);
+    });
+    ended(&outcome, 7);
+}
+
+/// The known key is refused, and one that was asked about before it is accepted by now.
+#[test]
+fn a_key_that_is_accepted_by_now_signs_where_the_known_one_is_refused() {
+    let scratch = Scratch::new();
+    let (keys, arguments) = with_four_keys(&scratch);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    second_key_logs_in(&scratch, &arguments, &keys, OPENSSH);
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(adversary, 7)), [5, 50, 50, 90, 98, 96, 80]);
+        let last = adversary.received;
+        adversary.say(&accept());
+        accepts_key(adversary, &keys[0]);
+        adversary.send(&failure("publickey"));
+        for sequence in last - 3..=last {
+            adversary.say(&Unimplemented { sequence });
+        }
+        assert_eq!(key_of(&adversary.expect(50)), keys[0].public().blob());
+        adversary.say(&UserauthSuccess {});
+        adversary.expect(90);
+        serve_unstarted(adversary, 8);
+    });
+    ended(&outcome, 8);
+}
+
+/// An agent may ask its user: it signs with its only key when the server has accepted it, and at once when the last login
+/// was with it.
+#[test]
+fn the_only_key_of_an_agent_is_asked_about_before_it_signs() {
+    let Some(agent) = RealAgent::start_of(Kind::Fulmar, &[]) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let key = PrivateKey::from_ed25519_seed(&[31; 32]);
+    let text = keys::private_file::write_openssh(&key, "k", None).expect("a key file");
+    let path = scratch.write("key", text.as_bytes());
+    private(&path);
+    let mut add = program(Kind::Fulmar, "add").expect("an ssh-add");
+    add.env("SSH_AUTH_SOCK", &agent.socket).arg("-q").arg(&path);
+    ended(&finish(&mut add, Input::Nothing), 0);
+    scratch.write("identity", key.public().to_line());
+    let socket = format!("-oIdentityAgent={}", agent.socket.display());
+    let arguments = [&socket, ALIAS[0], ALIAS[1], ALIAS[2], ALIAS[3]];
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        let all = take(adversary, 2);
+        assert_eq!(numbers(&all), [5, 50]);
+        assert_eq!(request_of(&all[1]), (false, key.public().blob()));
+        assert!(waits(adversary));
+        adversary.say(&accept());
+        accepts_key(adversary, &key);
+        let all = take(adversary, 5);
+        assert_eq!(numbers(&all), ALL[1..]);
+        assert_eq!(key_of(&all[0]), key.public().blob());
+        adversary.say(&UserauthSuccess {});
+        serve_started(adversary, 0, 6);
+    });
+    ended(&outcome, 6);
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        let all = ahead(adversary, OPENSSH, 6);
+        assert_eq!(key_of(&all[1]), key.public().blob());
+        grant(adversary);
         serve_started(adversary, 0, 7);
     });
     ended(&outcome, 7);
 }
 
-/// The keys before that of the last login use up the server's patience: they are not signed with again.
+/// The signature with the key of the last login counts for more than a question does.
 #[test]
-fn keys_that_go_ahead_of_the_known_one_are_asked_about_if_they_are_too_many() {
+fn a_signature_with_the_known_key_that_is_one_too_many_is_asked_about_instead() {
     let scratch = Scratch::new();
     let (keys, arguments) = with_four_keys(&scratch);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = client_at(&scratch, &arguments, |adversary| {
-        exchange_as(adversary, OPENSSH, &Offer::default());
-        take(adversary, 4);
-        adversary.say(&accept());
-        adversary.send(&failure("publickey"));
-        accepts_key(adversary, &keys[1]);
-        adversary.send(&failure("publickey"));
-        take(adversary, 5);
-        adversary.say(&UserauthSuccess {});
-        serve_started(adversary, 0, 6);
-    });
-    ended(&outcome, 6);
+    second_key_logs_in(&scratch, &arguments, &keys, OPENSSH);
     let impatient: Script<'_> = Box::new(|adversary| {
         exchange_as(adversary, OPENSSH, &Offer::default());
         assert_eq!(numbers(&take(adversary, 7)), [5, 50, 50, 90, 98, 96, 80]);

@@ -13,7 +13,7 @@ use config::client::{
     AuthenticationOptions, ClientOptions, IdentityAgent, PubkeyAuthentication, UserKeyOptions,
 };
 use keys::private_file::{self, PrivateFileError};
-use keys::{PresentedKey, PrivateKey, PublicKey};
+use keys::{CertificateKind, PresentedKey, PrivateKey, PublicKey};
 use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
@@ -134,8 +134,8 @@ impl Keys {
         let mut identities = arrange(&[], &[], &usable(listed), false);
         // A signature may need a person's touch: the server is asked first, also for a single key.
         for identity in &mut identities {
-            if let Source::Agent { unasked, .. } = &mut identity.source {
-                *unasked = false;
+            if let Source::Agent { is_first, .. } = &mut identity.source {
+                *is_first = false;
             }
         }
         Ok(Self {
@@ -233,7 +233,8 @@ pub(super) fn files(user_keys: &UserKeyOptions) -> (Vec<FileKey>, Vec<FoundCerti
                 })
             }
             Ok(Some(IdentityFile::Key(public, private))) => {
-                let known = named.iter().any(|other: &FileKey| other.public == public);
+                // Another file with the same key may open where this one needs a passphrase.
+                let known = named.iter().any(|other: &FileKey| other.path == path);
                 if !known {
                     named.push(FileKey {
                         public,
@@ -362,7 +363,10 @@ pub(super) fn certificates(
         .chain(named)
         .chain(beside.filter_map(|path| read(path, false)));
     for each in all {
-        if !found
+        if !is_of_a_user(&each.certificate) {
+            let path = each.path.display();
+            debug1!("ignoring certificate {path}: not a user certificate");
+        } else if !found
             .iter()
             .any(|other| other.certificate == each.certificate)
         {
@@ -372,61 +376,28 @@ pub(super) fn certificates(
     found
 }
 
+fn is_of_a_user(presented: &PresentedKey) -> bool {
+    let certificate = presented.certificate();
+    certificate.is_some_and(|certificate| certificate.kind() == CertificateKind::User)
+}
+
 pub(super) fn arrange(
     certificates: &[FoundCertificate],
     files: &[FileKey],
     held: &[AgentKey],
     identities_only: bool,
 ) -> VecDeque<Identity> {
-    let plain_in_agent = |key: &PublicKey| {
-        held.iter()
-            .find(|held| held.presented.certificate().is_none() && held.presented.key() == key)
+    // The agent signs for the first of several files with one key.
+    let of_file = |place: usize, file: &FileKey| {
+        let is_same = |other: &FileKey| other.public == file.public;
+        let is_first = !files.iter().take(place).any(is_same);
+        plain_in_agent(held, &file.public).filter(|_| is_first)
     };
     let only_one = held.len() == 1;
-    let mut order = VecDeque::new();
-    for vouched in certificates {
-        let key = vouched.certificate.key();
-        let file = files.iter().find(|file| &file.public == key);
-        let source = match (plain_in_agent(key), file) {
-            (Some(held), _) => Source::Agent {
-                blob: held.blob.clone(),
-                unasked: true,
-            },
-            (
-                None,
-                Some(FileKey {
-                    private: Some(bytes),
-                    ..
-                }),
-            ) => Source::File {
-                key: None,
-                bytes: bytes.clone(),
-                comment: String::new(),
-            },
-            _ => {
-                let path = vouched.path.display();
-                if vouched.is_identity {
-                    error!(
-                        "Load key \"{path}\": it is a certificate, and its private key is neither \
-                         in an agent nor an identity file (-i)"
-                    );
-                } else {
-                    debug1!("no private key for the certificate {path}");
-                }
-                continue;
-            }
-        };
-        order.push_back(Identity {
-            blob: vouched.certificate.blob(),
-            presented: vouched.certificate.clone(),
-            name: vouched.path.display().to_string(),
-            path: file.map(|file| file.path.clone()),
-            explicit: true,
-            source,
-        });
-    }
-    for file in files {
-        if let Some(held) = plain_in_agent(&file.public) {
+    let certified = |found| of_certificate(found, files, held);
+    let mut order: VecDeque<Identity> = certificates.iter().filter_map(certified).collect();
+    for (place, file) in files.iter().enumerate() {
+        if let Some(held) = of_file(place, file) {
             order.push_back(Identity {
                 name: file.path.display().to_string(),
                 path: Some(file.path.clone()),
@@ -448,11 +419,11 @@ pub(super) fn arrange(
             }
         }
     }
-    for file in files {
+    for (place, file) in files.iter().enumerate() {
         let Some(bytes) = file
             .private
             .as_ref()
-            .filter(|_| plain_in_agent(&file.public).is_none())
+            .filter(|_| of_file(place, file).is_none())
         else {
             continue;
         };
@@ -472,7 +443,63 @@ pub(super) fn arrange(
     order
 }
 
-fn from_agent(held: &AgentKey, unasked: bool) -> Identity {
+fn plain_in_agent<'h>(held: &'h [AgentKey], key: &PublicKey) -> Option<&'h AgentKey> {
+    held.iter()
+        .find(|held| held.presented.certificate().is_none() && held.presented.key() == key)
+}
+
+/// The certificate with its private key, which the agent holds under either name, or a file.
+fn of_certificate(
+    found: &FoundCertificate,
+    files: &[FileKey],
+    held: &[AgentKey],
+) -> Option<Identity> {
+    let key = found.certificate.key();
+    let blob = found.certificate.blob();
+    let of_key = || files.iter().filter(|file| &file.public == key);
+    let with_private = of_key().find(|file| file.private.is_some());
+    let file = with_private.or_else(|| of_key().next());
+    let itself = held.iter().find(|held| held.blob == blob);
+    let source = match (itself.or_else(|| plain_in_agent(held, key)), file) {
+        (Some(held), _) => Source::Agent {
+            blob: held.blob.clone(),
+            is_first: true,
+        },
+        (
+            None,
+            Some(FileKey {
+                private: Some(bytes),
+                ..
+            }),
+        ) => Source::File {
+            key: None,
+            bytes: bytes.clone(),
+            comment: String::new(),
+        },
+        _ => {
+            let path = found.path.display();
+            if found.is_identity {
+                error!(
+                    "Load key \"{path}\": it is a certificate, and its private key is neither \
+                     in an agent nor an identity file (-i)"
+                );
+            } else {
+                debug1!("no private key for the certificate {path}");
+            }
+            return None;
+        }
+    };
+    Some(Identity {
+        blob,
+        presented: found.certificate.clone(),
+        name: found.path.display().to_string(),
+        path: file.map(|file| file.path.clone()),
+        explicit: true,
+        source,
+    })
+}
+
+fn from_agent(held: &AgentKey, is_first: bool) -> Identity {
     Identity {
         presented: held.presented.clone(),
         blob: held.blob.clone(),
@@ -481,7 +508,7 @@ fn from_agent(held: &AgentKey, unasked: bool) -> Identity {
         explicit: false,
         source: Source::Agent {
             blob: held.blob.clone(),
-            unasked,
+            is_first,
         },
     }
 }

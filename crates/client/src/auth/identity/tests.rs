@@ -42,8 +42,8 @@ fn held(seed: u8) -> AgentKey {
     }
 }
 
-fn vouched(seed: u8) -> FoundCertificate {
-    let fields = CertificateFields {
+fn fields(seed: u8) -> CertificateFields {
+    CertificateFields {
         key: key(seed).public().clone(),
         kind: CertificateKind::User,
         serial: 1,
@@ -53,8 +53,12 @@ fn vouched(seed: u8) -> FoundCertificate {
         valid_before: u64::MAX,
         critical_options: Vec::new(),
         extensions: Vec::new(),
-    };
-    let certificate = fields.sign(&key(99), SignatureAlgorithm::Ed25519).unwrap();
+    }
+}
+
+fn vouched(seed: u8) -> FoundCertificate {
+    let signed = fields(seed).sign(&key(99), SignatureAlgorithm::Ed25519);
+    let certificate = signed.unwrap();
     FoundCertificate {
         certificate: PresentedKey::from(certificate),
         path: PathBuf::from(format!("/k{seed}-cert.pub")),
@@ -92,15 +96,88 @@ fn certificates_then_agent_keys_of_the_configuration_then_others_then_files() {
         names(&order),
         ["/k3-cert.pub", "/k2", "agent4", "/k1", "/k3"]
     );
-    let certified = AgentKey {
-        blob: vouched(4).certificate.blob(),
-        presented: vouched(4).certificate,
-        comment: "certified4".into(),
-    };
-    let order = arrange(&[], &files, &[held(4), certified, held(2)], false);
-    assert_eq!(names(&order), ["/k2", "certified4", "agent4", "/k1", "/k3"]);
+    let order = arrange(
+        &[],
+        &files,
+        &[held(4), in_agent(&vouched(4)), held(2)],
+        false,
+    );
+    assert_eq!(names(&order), ["/k2", "certified", "agent4", "/k1", "/k3"]);
     let only = arrange(&[], &files, &agent, true);
     assert_eq!(names(&only), ["/k2", "/k1", "/k3"]);
+}
+
+fn in_agent(found: &FoundCertificate) -> AgentKey {
+    AgentKey {
+        blob: found.certificate.blob(),
+        presented: found.certificate.clone(),
+        comment: "certified".into(),
+    }
+}
+
+/// As `ssh -v` names them: the agent is named only where it holds the certificate itself.
+#[test]
+fn an_agent_signs_for_a_certificate_that_it_holds_with_or_without_its_plain_key() {
+    let found = [vouched(3)];
+    for (agent, is_named) in [
+        (vec![in_agent(&found[0])], true),
+        (vec![held(3)], false),
+        (vec![held(3), in_agent(&found[0])], true),
+    ] {
+        let order = arrange(&found, &[], &agent, true);
+        assert_eq!(names(&order), ["/k3-cert.pub"]);
+        let shown = format!("{:?}", order[0]);
+        assert_eq!(shown.ends_with(" explicit agent"), is_named, "{shown}");
+        assert!(order[0].is_in_agent());
+    }
+}
+
+/// OpenSSH ignores them as well.
+#[test]
+fn a_certificate_of_a_host_is_not_presented() {
+    let host = |mut found: FoundCertificate| {
+        let fields = CertificateFields {
+            kind: CertificateKind::Host,
+            ..fields(3)
+        };
+        let certificate = fields.sign(&key(99), SignatureAlgorithm::Ed25519).unwrap();
+        found.certificate = PresentedKey::from(certificate);
+        found
+    };
+    let user_keys = &options(&[]).user_keys;
+    let of_user = vouched(4);
+    let expected = of_user.certificate.clone();
+    let found = certificates(user_keys, vec![host(vouched(3)), of_user], &[]);
+    let found: Vec<PresentedKey> = found.into_iter().map(|each| each.certificate).collect();
+    assert_eq!(found, [expected]);
+}
+
+/// The agent signs for the first; the second may open where the first needs a passphrase.
+#[test]
+fn two_files_with_one_key_are_both_tried() {
+    let path = write_key("copied", 0o600, Some(b"right"));
+    let public = path.with_extension("pub");
+    fs::write(&public, key(5).public().to_line()).unwrap();
+    let copy = write_key("copy", 0o600, None);
+    let mut options = CommandLine::new();
+    for path in [&path, &copy, &copy] {
+        options.option(format!("IdentityFile={}", path.display()));
+    }
+    let options = ClientConfig::none(Path::new("/nonexistent"))
+        .resolve("host", &options, &Here::default())
+        .unwrap();
+    let (files, _) = files(&options.user_keys);
+    for agent in [vec![], vec![held(5)]] {
+        let mut order = arrange(&[], &files, &agent, true);
+        let paths = [&path, &copy].map(|path| path.display().to_string());
+        assert_eq!(names(&order), paths);
+        order.iter_mut().for_each(Identity::prepare);
+        assert_eq!(order[0].signs_alone(), !agent.is_empty());
+        assert!(order[1].signs_alone() && !order[1].is_in_agent());
+    }
+    for path in [path, public, copy] {
+        fs::remove_file(path).unwrap();
+    }
 }
 
 /// As `ssh -Z` prints them and `-v` names them.
@@ -127,10 +204,9 @@ fn keys_are_shown_in_the_words_of_openssh() {
 }
 
 #[test]
-fn an_agents_key_signs_unasked_only_when_it_was_named_or_is_the_only_one() {
-    let alone = |order: VecDeque<Identity>| -> Vec<bool> {
-        order.iter().map(Identity::signs_alone).collect()
-    };
+fn a_login_begins_with_an_agents_key_only_when_it_was_named_or_is_the_only_one() {
+    let alone =
+        |order: VecDeque<Identity>| -> Vec<bool> { order.iter().map(Identity::begins).collect() };
     assert_eq!(
         alone(arrange(&[], &[], &[held(1), held(2)], false)),
         [false, false]
