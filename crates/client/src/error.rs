@@ -165,10 +165,7 @@ impl fmt::Display for ClientError {
                 ..
             } => write!(f, "Read from remote host {}: {reason}", one_line(host)),
             Self::TimedOut(peer) => {
-                write!(
-                    f,
-                    "Connection to {peer} timed out before the session was secured"
-                )
+                write!(f, "Connection to {peer} timed out")
             }
             Self::System { what, error } => write!(f, "ssh: {what}: {error}"),
             Self::Said => Ok(()),
@@ -194,12 +191,12 @@ impl ClientError {
     }
 }
 
-/// A violation of the protocol is shown at every level but QUIET: it may be an attack.
+/// A violation of the protocol is shown at every level but QUIET: it may be an attack. A server without SSH 2 is none.
 fn level(error: &DriverError) -> LogLevel {
     match error {
-        DriverError::Proto(proto::Error::Disconnected { .. } | proto::Error::TimedOut(_)) => {
-            LogLevel::Error
-        }
+        DriverError::Proto(
+            proto::Error::Disconnected { .. } | proto::Error::TimedOut(_) | proto::Error::NotSsh(_),
+        ) => LogLevel::Error,
         DriverError::Proto(proto::Error::NoCommonAlgorithm { .. }) => LogLevel::Info,
         DriverError::Io(error) if error.kind() != io::ErrorKind::BrokenPipe => LogLevel::Info,
         _ => LogLevel::Fatal,
@@ -216,11 +213,7 @@ fn handshake(f: &mut fmt::Formatter<'_>, peer: &Peer, error: &DriverError) -> fm
                 theirs.join(",")
             )
         }
-        DriverError::Proto(proto::Error::NotSsh(line)) => write!(
-            f,
-            "{peer} does not speak SSH-2; it began with: {}",
-            one_line(line)
-        ),
+        DriverError::Proto(proto::Error::NotSsh(line)) => not_ssh(f, peer, &one_line(line)),
         DriverError::Proto(proto::Error::HostKeySignature) => write!(
             f,
             "{peer} could not prove that it holds its host key: its signature is wrong. \
@@ -234,6 +227,27 @@ fn handshake(f: &mut fmt::Formatter<'_>, peer: &Peer, error: &DriverError) -> fm
         ),
         other => lost(f, peer, other),
     }
+}
+
+/// The server's version line is of another protocol: OpenSSH's two lines.
+fn not_ssh(f: &mut fmt::Formatter<'_>, peer: &Peer, line: &str) -> fmt::Result {
+    let version = line.strip_prefix("SSH-").and_then(|rest| {
+        let (numbers, _) = rest.split_once('-')?;
+        let (major, minor) = numbers.split_once('.')?;
+        minor.parse::<u32>().ok()?;
+        major.parse::<u32>().ok()
+    });
+    let reason = match version {
+        Some(major) if major != 2 => {
+            writeln!(f, "Protocol major versions differ: 2 vs. {major}")?;
+            "could not read protocol version"
+        }
+        _ => {
+            writeln!(f, "Bad remote protocol version identification: '{line}'")?;
+            "invalid format"
+        }
+    };
+    write!(f, "banner exchange: Connection to {peer}: {reason}")
 }
 
 fn lost(f: &mut fmt::Formatter<'_>, peer: &Peer, error: &DriverError) -> fmt::Result {

@@ -22,7 +22,7 @@ use crate::error::{ClientError, Peer};
 use crate::host_key::{self, HostKeyChecker, HostKeyJudge, HostKeyOffer, Verdict};
 use crate::interaction::Interaction;
 use crate::kerberos::{self, KerberosExchanges};
-use crate::log::{self, debug1, debug2};
+use crate::log::{self, debug1, debug2, error, verbose};
 use crate::pipelining::{
     Caution, Failure, LoginStrategy, ProfileCache, RetryPolicy, ServerProfile,
 };
@@ -126,6 +126,24 @@ fn handshake_failed(peer: &Peer, error: DriverError) -> ClientError {
     ClientError::Handshake {
         peer: peer.clone(),
         error,
+    }
+}
+
+/// What OpenSSH says before it reports that the connection ended without the server's version line.
+fn note_no_version(error: &ClientError) {
+    match error {
+        ClientError::TimedOut(_) => error!("Connection timed out during banner exchange"),
+        ClientError::Closed(_) => {
+            verbose!("kex_exchange_identification: Connection closed by remote host");
+        }
+        ClientError::Handshake {
+            error: DriverError::Io(error),
+            ..
+        } => {
+            let reason = connect::plain_reason(error);
+            error!("kex_exchange_identification: read: {reason}");
+        }
+        _ => {}
     }
 }
 
@@ -416,7 +434,9 @@ impl Greeted {
                 retry: RetryPolicy::Safe(Caution::NoGuess),
             }),
             Err(error) if self.driver.connection().peer_version().is_none() => {
-                Err(not_connected(error).into())
+                let error = not_connected(error);
+                note_no_version(&error);
+                Err(error.into())
             }
             Err(error) => Err(error.into()),
         }

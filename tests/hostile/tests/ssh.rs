@@ -1,5 +1,7 @@
 //! A lying server against the real `fulmar ssh`.
 
+use std::time::Duration;
+
 use hostile::adversary::{Adversary, HostKey, Offer};
 use hostile::place::{assert_harmless, client_against, client_at};
 use hostile::subject::{Subject, Tcp};
@@ -127,6 +129,65 @@ fn odd_version_lines_end_the_client_with_a_message() {
         failed(&outcome);
         assert!(outcome.stdout.head.is_empty());
     }
+}
+
+/// What the client says at FATAL, ERROR and INFO about a server that behaves like this before its version line; the
+/// port is shown as `N`.
+fn told_by_level(script: fn(&mut Adversary<Tcp>)) -> [String; 3] {
+    ["FATAL", "ERROR", "INFO"].map(|level| {
+        let level = format!("-oLogLevel={level}");
+        let arguments = [&level, "-oConnectTimeout=1", COMMAND[0], COMMAND[1]];
+        let outcome = client_against(&arguments, script);
+        assert_eq!(outcome.status, 255, "{}", outcome.summary());
+        let said = outcome.stderr.text();
+        let words = said.split_inclusive(['\n', ' ', ':']).map(|word| {
+            let end = word.trim_start_matches(|c: char| c.is_ascii_digit());
+            match word.starts_with(|c: char| c.is_ascii_digit()) && !end.starts_with('.') {
+                true if word.len() - end.len() > 1 => format!("N{end}"),
+                _ => word.to_owned(),
+            }
+        });
+        words.collect()
+    })
+}
+
+/// Reads until the client is silent or gone.
+fn hear(adversary: &mut Adversary<Tcp>) {
+    while adversary.subject.collect().is_some() {}
+}
+
+/// As OpenSSH 10.6 tells it.
+#[test]
+fn the_end_before_the_version_line_has_the_words_and_levels_of_openssh() {
+    const MOMENT: Duration = Duration::from_millis(300);
+    let closed = told_by_level(|adversary| {
+        adversary.read_line();
+        // Unread bytes would turn the end into a reset.
+        adversary.subject.collect_within(MOMENT);
+    });
+    assert_eq!(closed, ["", "", "Connection closed by 127.0.0.1 port N\n"]);
+    let reset = told_by_level(|_| std::thread::sleep(MOMENT));
+    let error = "kex_exchange_identification: read: Connection reset by peer\n";
+    let info = "Connection reset by 127.0.0.1 port N\n";
+    assert_eq!(reset, ["", error, &format!("{error}{info}")]);
+    let silent = told_by_level(hear);
+    let error = "Connection timed out during banner exchange\n";
+    let info = "Connection to 127.0.0.1 port N timed out\n";
+    assert_eq!(silent, ["", error, &format!("{error}{info}")]);
+    let old = told_by_level(|adversary| {
+        adversary.send_bytes(b"SSH-1.5-old\r\n");
+        hear(adversary);
+    });
+    let error = "Protocol major versions differ: 2 vs. 1\n";
+    let info = "banner exchange: Connection to 127.0.0.1 port N: could not read protocol version\n";
+    assert_eq!(old, ["", error, &format!("{error}{info}")]);
+    let odd = told_by_level(|adversary| {
+        adversary.send_bytes(b"SSH-9-x\r\n");
+        hear(adversary);
+    });
+    let error = "Bad remote protocol version identification: 'SSH-9-x'\n";
+    let info = "banner exchange: Connection to 127.0.0.1 port N: invalid format\n";
+    assert_eq!(odd, ["", error, &format!("{error}{info}")]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{
 use crate::error::ClientError;
 use crate::forward::{self, SessionForwards, open_reason};
 use crate::kerberos::LOOK_MS;
-use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
+use crate::log::{self, debug1, debug2, debug3, error, fatal, info, verbose};
 use crate::pipelining::early::Asked;
 use crate::sharing::master::Master;
 use crate::text::one_line;
@@ -304,7 +304,7 @@ impl ClientSession<'_> {
         debug3!("channel {}: {asked:?}: {success}", channel.0);
         match asked {
             Some(Asked::Pty) if !success => {
-                error!("PTY allocation request failed on channel {}", channel.0);
+                fatal!("PTY allocation request failed on channel {}", channel.0);
                 self.terminal.leave_raw_mode();
                 self.plan.pty = None;
                 // As in OpenSSH: what wants a terminal is not left to run without one.
@@ -319,7 +319,7 @@ impl ClientSession<'_> {
             Some(Asked::Start) if success => self.outcome.started = true,
             Some(Asked::Start) => {
                 self.terminal.leave_raw_mode();
-                error!(
+                fatal!(
                     "{} request failed on channel {}",
                     self.plan.what.request_name(),
                     channel.0
