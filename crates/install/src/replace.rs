@@ -116,8 +116,8 @@ pub(super) fn is_replaced(settings: &InstallSettings) -> io::Result<bool> {
 /// The steps of a replacement, decided before anything is changed.
 pub(super) struct ReplacementPlan {
     taken: Vec<TakenStep>,
-    /// Names to take and those that are taken already.
-    programs: Vec<PathBuf>,
+    /// Names to take and those that are taken already, with the group and mode that dpkg is to keep.
+    programs: Vec<(PathBuf, Option<(u32, u32)>)>,
     /// Files of lines with their text.
     lines: Vec<(PathBuf, String)>,
 }
@@ -127,7 +127,7 @@ pub(super) struct ReplacementPlan {
 pub(super) fn replace(plan: ReplacementPlan, settings: &InstallSettings) -> io::Result<()> {
     let mut taken = plan.taken;
     let target = settings.prefix.join("bin/fulmar");
-    for path in &plan.programs {
+    for (path, own_mode) in &plan.programs {
         println!(
             "take    {} (OpenSSH's is {}{ASIDE})",
             path.display(),
@@ -136,9 +136,9 @@ pub(super) fn replace(plan: ReplacementPlan, settings: &InstallSettings) -> io::
         if settings.dry_run {
             continue;
         }
-        if let Some((gid, mode)) = own_mode(path, settings)? {
+        if let Some((gid, mode)) = own_mode {
             note(&mut taken, TakenStep::Mode(path.clone()), settings)?;
-            keep_mode(path, gid, mode, settings)?;
+            keep_mode(path, *gid, *mode, settings)?;
         }
         note(&mut taken, TakenStep::Program(path.clone()), settings)?;
         take(path, &target, settings)?;
@@ -173,7 +173,8 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
     for (path, always) in PROGRAMS {
         let path = PathBuf::from(path);
         let place = settings.below_root(&path);
-        let exists = fs::symlink_metadata(&place).is_ok();
+        let found = fs::symlink_metadata(&place);
+        let exists = found.is_ok();
         let is_ours = fs::read_link(&place).is_ok_and(|found| found == target);
         let has_folder = place.parent().is_some_and(Path::is_dir);
         let is_wanted = exists || always && has_folder;
@@ -186,6 +187,12 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         if !is_known && is_link_to_fulmar(&place) {
             return Err(io::Error::other(format!(
                 "{} is a link to another installation of Fulmar: run its `fulmar install --revert` first",
+                place.display()
+            )));
+        }
+        if found.is_ok_and(|found| found.is_dir()) {
+            return Err(io::Error::other(format!(
+                "{} is a directory: remove or rename it",
                 place.display()
             )));
         }
@@ -204,7 +211,8 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
                 place.display()
             )));
         }
-        programs.push(path);
+        let own_mode = own_mode(&path, settings)?;
+        programs.push((path, own_mode));
     }
     let mut lines = Vec::new();
     let mut server_lines = Vec::new();
@@ -249,7 +257,7 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
             server_lines = found.into_iter().flat_map(|it| it.lines).collect();
         }
     }
-    if programs.iter().any(|path| path == Path::new(SERVER)) && machine.has(SSHD_CONFIG) {
+    if programs.iter().any(|(path, _)| path == Path::new(SERVER)) && machine.has(SSHD_CONFIG) {
         check_server_starts(&server_lines, settings)?;
     }
     Ok(ReplacementPlan {
@@ -296,7 +304,12 @@ fn check_server_starts(lines: &[String], settings: &InstallSettings) -> io::Resu
     let mut command = Command::new("/proc/self/exe");
     command.args(["sshd", "-t", "-f", SSHD_CONFIG]);
     command.args(lines.iter().flat_map(|line| ["-o", line]));
-    let output = command.stdin(std::process::Stdio::null()).output()?;
+    let output = command.stdin(std::process::Stdio::null()).output();
+    let output = output.map_err(|error| {
+        io::Error::other(format!(
+            "whether sshd would start cannot be checked (is /proc mounted?): {error}"
+        ))
+    })?;
     if output.status.success() {
         return Ok(());
     }
@@ -402,12 +415,24 @@ fn has_diversions(settings: &InstallSettings) -> bool {
         .exists()
 }
 
-/// A program of dpkg for the machine's database.
-fn dpkg(program: &str, settings: &InstallSettings) -> Command {
-    let mut command = Command::new(program);
+/// `dpkg-divert` for the machine's database.
+fn dpkg_divert(settings: &InstallSettings) -> Command {
+    let mut command = Command::new("dpkg-divert");
     if settings.root != Path::new("/") {
         command.arg("--root").arg(&settings.root);
     }
+    command
+}
+
+/// `dpkg-statoverride` for the machine's database, which has names of groups. In another root directory
+/// it is run there: with `--root` it would look for them in the groups of this machine.
+fn dpkg_statoverride(settings: &InstallSettings) -> Command {
+    let program = "dpkg-statoverride";
+    if settings.root == Path::new("/") {
+        return Command::new(program);
+    }
+    let mut command = Command::new("chroot");
+    command.arg(&settings.root).arg(program);
     command
 }
 
@@ -432,7 +457,7 @@ fn diverted_to(path: &Path, settings: &InstallSettings) -> io::Result<Option<Pat
     if !has_diversions(settings) {
         return Ok(None);
     }
-    let said = dpkg_says(dpkg("dpkg-divert", settings).arg("--truename").arg(path))?;
+    let said = dpkg_says(dpkg_divert(settings).arg("--truename").arg(path))?;
     let name = PathBuf::from(said);
     Ok((name != path).then_some(name))
 }
@@ -443,7 +468,7 @@ fn divert(path: &Path, action: &str, settings: &InstallSettings) -> io::Result<(
     if !has_diversions(settings) || (action == "--remove") != is_ours {
         return Ok(());
     }
-    let mut command = dpkg("dpkg-divert", settings);
+    let mut command = dpkg_divert(settings);
     if action == "--remove" {
         // Else a package could not remove the diversions of a person or of another package.
         command.env_remove("DPKG_MAINTSCRIPT_PACKAGE");
@@ -472,13 +497,13 @@ fn own_mode(path: &Path, settings: &InstallSettings) -> io::Result<Option<(u32, 
 
 /// True if dpkg keeps an owner and mode for a path.
 fn is_mode_kept(path: &Path, settings: &InstallSettings) -> io::Result<bool> {
-    let mut command = dpkg("dpkg-statoverride", settings);
+    let mut command = dpkg_statoverride(settings);
     Ok(!dpkg_says(command.arg("--list").arg(path))?.is_empty())
 }
 
 fn keep_mode(path: &Path, gid: u32, mode: u32, settings: &InstallSettings) -> io::Result<()> {
     let words = ["root".to_owned(), format!("#{gid}"), format!("{mode:o}")];
-    let mut command = dpkg("dpkg-statoverride", settings);
+    let mut command = dpkg_statoverride(settings);
     command.arg("--quiet").arg("--add").args(words).arg(path);
     dpkg_says(&mut command).map(drop)
 }
@@ -488,7 +513,7 @@ fn forget_mode(path: &Path, settings: &InstallSettings) -> io::Result<()> {
     if !has_diversions(settings) || settings.dry_run || !is_mode_kept(path, settings)? {
         return Ok(());
     }
-    let mut command = dpkg("dpkg-statoverride", settings);
+    let mut command = dpkg_statoverride(settings);
     dpkg_says(command.args(["--quiet", "--remove"]).arg(path)).map(drop)
 }
 

@@ -206,6 +206,57 @@ fn a_dry_run_and_a_refusal_change_nothing() {
     let before = root.state();
     assert_eq!(root.install(&["--replace-openssh"]), 1);
     assert_eq!(root.state(), before);
+    // A directory where a program would go.
+    fs::remove_file(root.0.join("usr/bin/scp.openssh")).unwrap();
+    fs::remove_file(root.0.join("usr/bin/scp")).unwrap();
+    fs::create_dir(root.0.join("usr/bin/scp")).unwrap();
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+}
+
+/// The programs of dpkg below a root directory, with the libraries that they need to run there.
+fn install_dpkg(root: &Root) {
+    let programs = ["dpkg-divert", "dpkg-statoverride"].map(|name| format!("/usr/bin/{name}"));
+    let needed = std::process::Command::new("ldd").args(&programs).output();
+    let needed = String::from_utf8(needed.unwrap().stdout).unwrap();
+    let libraries = needed
+        .split_whitespace()
+        .filter(|word| word.starts_with('/') && !word.ends_with(':'));
+    for path in programs.iter().map(String::as_str).chain(libraries) {
+        let place = root.0.join(path.trim_start_matches('/'));
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(path, place).unwrap();
+    }
+    root.write("var/lib/dpkg/status", "", 0o644);
+}
+
+#[test]
+fn in_another_root_dpkg_keeps_the_mode_by_the_names_that_are_there() {
+    if !sys::process::is_root() || !Path::new("/usr/bin/dpkg-statoverride").exists() {
+        eprintln!("skipped: not root, or no dpkg");
+        return;
+    }
+    let root = Root::new();
+    install_dpkg(&root);
+    root.write("etc/passwd", "root:x:0:0::/root:/bin/sh\n", 0o644);
+    // A group of the image alone, with a number that this machine may have for another one.
+    let gid = 101;
+    root.write("etc/group", &format!("root:x:0:\nimage:x:{gid}:\n"), 0o644);
+    let agent = root.0.join("usr/bin/ssh-agent");
+    std::os::unix::fs::chown(&agent, None, Some(gid)).unwrap();
+    root.write("usr/bin/ssh-agent", "\u{7f}ELF agent", 0o2755);
+    let kept = || fs::read_to_string(root.0.join("var/lib/dpkg/statoverride")).unwrap_or_default();
+    // An entry that this machine could not read.
+    let other = "root image 2755 /usr/bin/other\n";
+    root.write("var/lib/dpkg/statoverride", other, 0o644);
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let ours = "root image 2755 /usr/bin/ssh-agent\n";
+    let all = kept();
+    assert!(all.contains(ours) && all.contains(other), "{all}");
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert_eq!(kept(), other);
+    assert_eq!(fs::symlink_metadata(&agent).unwrap().gid(), gid);
 }
 
 #[test]
