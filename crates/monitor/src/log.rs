@@ -163,7 +163,7 @@ impl Log {
         let is_json = self.is_json.get();
         let text = match is_json {
             true => json(level, text, mark, &self.subject.borrow()),
-            false => format!("{}{text}{mark}", prefix(level)),
+            false => format!("{}{text}{mark}", self.sink.prefix(level)),
         };
         match &self.sink {
             LogSink::Stderr => {
@@ -217,11 +217,15 @@ fn json_string(text: &str) -> String {
     format!("\"{text}\"")
 }
 
-fn prefix(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Fatal => "fatal: ",
-        LogLevel::Error => "error: ",
-        other => other.debug_prefix(),
+impl LogSink {
+    /// What precedes a line. As OpenSSH, it names an error in syslog only.
+    fn prefix(&self, level: LogLevel) -> &'static str {
+        match level {
+            LogLevel::Fatal | LogLevel::Error if matches!(self, Self::Stderr) => "",
+            LogLevel::Fatal => "fatal: ",
+            LogLevel::Error => "error: ",
+            other => other.debug_prefix(),
+        }
     }
 }
 

@@ -182,8 +182,6 @@ fn lines_of(log: &str, guest: &str) -> Vec<String> {
     ];
     log.lines()
         .map(|line| line.trim_end().replace(guest, "GUEST"))
-        // Ours puts it before errors on standard error, too.
-        .map(|line| line.strip_prefix("error: ").unwrap_or(&line).to_owned())
         .filter(|line| about.iter().any(|text| line.contains(text)))
         .map(|line| match line.split_once(" port ") {
             Some((before, after)) => {

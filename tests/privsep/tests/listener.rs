@@ -107,11 +107,13 @@ fn the_program_on_disk_may_be_replaced_under_a_running_server() {
 
 /// A server whose program is a copy of its own.
 fn server_of_a_copy(config: Config<'_>) -> Sshd {
-    Sshd::start_with(config, |scratch, _| {
-        let copy = scratch.join("fulmar");
-        copy_program(&copy);
-        Command::new(copy)
-    })
+    Sshd::start_with(config, |scratch, _| copied(scratch))
+}
+
+fn copied(scratch: &Scratch) -> Command {
+    let copy = scratch.join("fulmar");
+    copy_program(&copy);
+    Command::new(copy)
 }
 
 /// A copy made by this process could not be run while a child that another test starts has
@@ -142,7 +144,15 @@ fn on_sighup_the_new_program_goes_on_and_nothing_is_lost() {
     }
     let key = UserKey::new(11);
     let guest = guest_with("", &key);
-    let server = server_of_a_copy(Config::new("MetricsFile /dev/null\nMaxStartups 100\n"));
+    // The directory in which it starts is gone when it needs it again.
+    let gone = Scratch::new();
+    let config = Config::new("MetricsFile /dev/null\nMaxStartups 100\n");
+    let server = Sshd::start_with(config, |scratch, _| {
+        let mut command = copied(scratch);
+        command.current_dir(gone.path());
+        command
+    });
+    drop(gone);
     let pid = server.daemon.pid();
     let mut before = Cat::start(server.ssh(&guest.name, &[&key]));
     let old: Vec<u32> = descendants(pid);
@@ -217,16 +227,204 @@ fn a_new_program_that_does_not_accept_the_configuration_takes_no_place() {
     server.hang_up();
     assert!(until(LIMIT, || times() == 2), "{}", server.daemon.log());
     server.lets_in(&guest.name, &key);
+    install(&server, |path| {
+        fs::write(path, "#!/bin/sh\n").expect("a script")
+    });
+    server.hang_up();
+    server.logs("cannot execute: it is a script");
     server.rewrite(Config::new("Nonsense yes\n"));
     install(&server, copy_program);
     server.hang_up();
-    assert!(until(LIMIT, || times() == 3), "{}", server.daemon.log());
+    assert!(until(LIMIT, || times() == 4), "{}", server.daemon.log());
     server.lets_in(&guest.name, &key);
     assert!(program_of(pid).ends_with("(deleted)"));
     server.rewrite(Config::default());
     server.hang_up();
     assert!(until(LIMIT, || program_of(pid).ends_with("/fulmar")));
     server.lets_in(&guest.name, &key);
+}
+
+/// Linux's number of SIGPIPE is 13.
+const PIPE_BIT: u64 = 1 << 12;
+
+fn mask_of(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.strip_prefix(':')).expect(name);
+    u64::from_str_radix(number.trim(), 16).expect("a mask")
+}
+
+/// The check executes the file itself, the exchange needs /proc.
+#[test]
+fn a_new_program_that_cannot_be_executed_after_its_check_changes_nothing() {
+    if !possible("a program that is replaced") {
+        return;
+    }
+    let separate = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]);
+        command
+    };
+    if finish(&mut separate("umount -l /proc && mount -t proc proc /proc")).status != 0 {
+        skipped("a server without /proc", &"no mount namespaces");
+        return;
+    }
+    let key = UserKey::new(12);
+    let guest = guest_with("", &key);
+    let files = Scratch::new();
+    let (pid_file, metrics) = (files.join("pid"), files.join("metrics"));
+    let lines = format!(
+        "PidFile {}\nMetricsFile {}\n",
+        pid_file.display(),
+        metrics.display()
+    );
+    let server = Sshd::start_with(Config::new(&lines), |scratch, _| {
+        let copy = scratch.join("fulmar");
+        copy_program(&copy);
+        let mut command = separate("exec \"$0\" \"$@\"");
+        command.arg(copy);
+        command
+    });
+    let pid = server.daemon.pid();
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &pid.to_string()]);
+        let outcome = finish(command.args(words));
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    };
+    let masks = || ["SigIgn", "SigBlk", "SigCgt"].map(|name| mask_of(pid, name));
+    let before = masks();
+    assert_ne!(before[0] & PIPE_BIT, 0);
+    install(&server, |path| {
+        let copied = Command::new("cp").arg("/bin/true").arg(path).status();
+        assert!(copied.expect("cp").success());
+    });
+    inside(&["umount", "-l", "/proc"]);
+    server.hang_up();
+    server.logs("the old configuration stays in use: /");
+    inside(&["mount", "-t", "proc", "proc", "/proc"]);
+    assert_eq!(masks(), before);
+    assert!(until(LIMIT, || pid_file.exists() && metrics.exists()));
+    server.lets_in(&guest.name, &key);
+}
+
+#[test]
+fn a_new_program_serves_on_where_the_new_configuration_cannot() {
+    if !possible("a program that is replaced") {
+        return;
+    }
+    let key = UserKey::new(12);
+    let guest = guest_with("", &key);
+    let server = server_of_a_copy(Config::default());
+    let pid = server.daemon.pid();
+    let host_key = interop::fixture::file("host_ed25519");
+    let text = Config::default().text(&host_key);
+    // An address of no machine (RFC 5737).
+    server.rewrite_raw(&text.replace("ListenAddress 127.0.0.1", "ListenAddress 192.0.2.77"));
+    install(&server, copy_program);
+    server.hang_up();
+    server.logs("the old sockets stay in use: Bind to port ");
+    assert!(program_of(pid).ends_with("/fulmar"), "{}", program_of(pid));
+    server.lets_in(&guest.name, &key);
+}
+
+#[test]
+fn a_new_program_leaves_no_file_of_the_old_configuration() {
+    if !possible("a program that is replaced") {
+        return;
+    }
+    let files = Scratch::new();
+    let kinds = ["PidFile", "MetricsFile", "MetricsListen"];
+    let path = |kind: &str, number: u8| files.join(&format!("{kind}-{number}"));
+    let lines = |number: u8| -> String {
+        let line = |kind: &&str| format!("{kind} {}\n", path(kind, number).display());
+        kinds.iter().map(line).collect()
+    };
+    let server = server_of_a_copy(Config::new(&lines(1)));
+    let all_exist = |number: u8| kinds.iter().all(|kind| path(kind, number).exists());
+    assert!(until(LIMIT, || all_exist(1)), "{}", server.daemon.log());
+    server.rewrite(Config::new(&lines(2)));
+    install(&server, copy_program);
+    server.hang_up();
+    assert!(until(LIMIT, || all_exist(2)), "{}", server.daemon.log());
+    for kind in kinds {
+        assert!(!path(kind, 1).exists(), "{kind}");
+    }
+}
+
+#[test]
+fn the_link_that_a_server_was_started_by_leads_to_the_new_program() {
+    if !possible("a program that is replaced") {
+        return;
+    }
+    let key = UserKey::new(12);
+    let guest = guest_with("", &key);
+    let lead = |link: &Path, to: &str| {
+        let fresh = link.with_extension("new");
+        std::os::unix::fs::symlink(to, &fresh).expect("a link");
+        fs::rename(&fresh, link).expect("in its place");
+    };
+    let server = Sshd::start_with(Config::default(), |scratch, _| {
+        for version in ["1", "2"] {
+            fs::create_dir(scratch.join(version)).expect("a directory");
+            copy_program(&scratch.join(version).join("fulmar"));
+        }
+        let link = scratch.join("fulmar");
+        lead(&link, "1/fulmar");
+        Command::new(link)
+    });
+    let pid = server.daemon.pid();
+    let link = server.daemon.scratch().join("fulmar");
+    lead(&link, "2/fulmar");
+    server.hang_up();
+    let is_second = || program_of(pid).ends_with("/2/fulmar");
+    assert!(until(LIMIT, is_second), "{}", program_of(pid));
+    server.lets_in(&guest.name, &key);
+    // The name of another program, as when OpenSSH has its place again.
+    lead(&link, "/bin/true");
+    server.hang_up();
+    let reloads = || server.daemon.log().matches("Received SIGHUP").count();
+    assert!(until(LIMIT, || reloads() == 2), "{}", server.daemon.log());
+    server.lets_in(&guest.name, &key);
+    assert!(is_second(), "{}", program_of(pid));
+}
+
+/// As OpenSSH's listener whose place was taken starts it.
+#[test]
+fn a_child_of_init_without_a_terminal_is_in_the_background_already() {
+    if !possible("a child of init") || installed("setsid").is_none() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let pid_file = scratch.join("pid");
+    let host_key = interop::fixture::file("host_ed25519");
+    let lines = format!("PidFile {}\n", pid_file.display());
+    let config = scratch.write("sshd_config", Config::new(&lines).text(&host_key));
+    let port = interop::scratch::free_port().to_string();
+    let script = "setsid \"$@\" & while [ ! -s \"$0\" ] && kill -0 $!; do sleep 0.1; done; echo $!; cat \"$0\"";
+    let mut command = Command::new("unshare");
+    command
+        .args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "sh",
+            "-c",
+            script,
+        ])
+        .arg(&pid_file)
+        .arg(binary())
+        .args(["sshd", "-e", "-p", &port, "-f"])
+        .arg(config);
+    let outcome = finish(&mut command);
+    let text = outcome.stdout.text();
+    let pids: Vec<&str> = text.lines().collect();
+    assert!(
+        pids.len() == 2 && pids[0] == pids[1],
+        "{}",
+        outcome.summary()
+    );
 }
 
 #[test]

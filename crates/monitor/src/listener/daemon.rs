@@ -2,7 +2,6 @@
 //! first process waits until the daemon listens, so that its exit status reports whether the daemon
 //! started.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -43,12 +42,11 @@ impl Daemon {
 
 /// Starts the daemon and waits until it listens or has failed. Returns the exit status for this
 /// process: 0 if it listens, else the daemon's.
-pub(crate) fn start(arguments: &[OsString]) -> io::Result<i32> {
+pub(crate) fn start() -> io::Result<i32> {
     let (reader, writer) = sys::io::pipe()?;
     let mut command = SelfExe::open()?.command()?;
     command
-        .args(["fulmar", "sshd"])
-        .args(arguments)
+        .args(std::env::args_os())
         .inherit_env()
         .env(MARK, sys::process::pid().to_string())
         .fd(sys::io::null()?, 0)

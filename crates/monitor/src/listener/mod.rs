@@ -146,7 +146,7 @@ impl ConfigOrigin {
 }
 
 fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
-    let args = Args::parse(arguments.clone()).map_err(ListenerFailure::Usage)?;
+    let args = Args::parse(arguments).map_err(ListenerFailure::Usage)?;
     if args.mode == ListenerMode::Version {
         eprintln!("Fulmar_{}", env!("CARGO_PKG_VERSION"));
         return Ok(0);
@@ -175,7 +175,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     let log_to_stderr = args.log_to_stderr || args.log_file.is_some();
     if args.mode == ListenerMode::Serve && !args.foreground && !start.is_daemon() {
         // The daemon loads everything itself and reports on a pipe when it listens.
-        return daemon::start(&arguments).map_err(text_of);
+        return daemon::start().map_err(text_of);
     }
     let log = if log_to_stderr {
         Log::to_stderr(level)
@@ -265,7 +265,8 @@ impl ListenerStart {
     }
 
     fn is_daemon(&self) -> bool {
-        self.daemon.is_some() || self.handover.is_some()
+        // Of OpenSSH's listener, too, whose place was taken, and which starts its program anew.
+        self.daemon.is_some() || self.handover.is_some() || sys::process::is_daemon()
     }
 
     fn path(&self, path: &Path) -> PathBuf {
@@ -370,6 +371,9 @@ fn listen(
 ) -> Result<i32, ListenerFailure> {
     let signals =
         SignalFd::new(&[Signal::HUP, Signal::TERM, Signal::INT, Signal::CHLD]).map_err(text_of)?;
+    // Before it serves anybody: an upgrade may follow at once.
+    let directory = source.arguments.working_directory.clone();
+    let origin = Origin::of_this(directory.unwrap_or_else(|| "/".into()));
     let options = config.global();
     let mut left = start
         .handover
@@ -381,15 +385,21 @@ fn listen(
         false => sockets::inherited()?,
     };
     if sockets.is_empty() {
-        let opened = sockets::open(&options.connection, &mut left, log);
-        sockets = opened.map_err(ListenerFailure::Configuration)?;
+        sockets = match sockets::open(&options.connection, &mut left, log) {
+            Ok(opened) => opened,
+            Err(why) if left.is_empty() => return Err(ListenerFailure::Configuration(why)),
+            // As after a reload of the same program, it serves where it has served.
+            Err(why) => {
+                let why = why.replace('\n', "; ");
+                log.error(&format!("the old sockets stay in use: {why}"));
+                std::mem::take(&mut left)
+            }
+        };
     }
     drop(left);
     let mut listener =
         Listener::new(config, launch, sockets, signals, args.debug > 0, log).map_err(text_of)?;
     let pid_file = PidFile::write(&options, args, log);
-    let directory = source.arguments.working_directory.clone();
-    let origin = Origin::of_this(directory.unwrap_or_else(|| "/".into()));
     let mut reloader = Reloader {
         source,
         shape: &shape,
@@ -405,8 +415,11 @@ fn listen(
     let stop = loop {
         match listener.run(&mut reloader) {
             Ok(Stop::Successor(successor)) => {
+                // The new program writes it, perhaps elsewhere.
+                reloader.pid_file = PidFile(None);
                 let error =
                     launch::unprotect_from_oom(shape.oom_score, || listener.hand_over(&successor));
+                reloader.pid_file = PidFile::write(listener.options(), args, log);
                 reloader.keep(&format_args!("{}: {error}", successor.path().display()));
                 listener.begin_reload(&mut reloader).map_err(text_of)?;
             }

@@ -7,13 +7,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sys::process::{ChildCommand, SelfExe};
+use sys::process::{Child, ChildCommand, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
 use super::sockets::Socket;
@@ -82,6 +82,8 @@ fn word_of(socket: &Socket) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     program: PathBuf,
+    /// The absolute path by which it was started, often a link, if that led to the program.
+    name: Option<PathBuf>,
     /// All words of its command line, the name first.
     words: Vec<OsString>,
     directory: PathBuf,
@@ -93,11 +95,30 @@ impl Origin {
     /// # Errors
     /// If the system does not tell where the program is.
     pub(crate) fn of_this(directory: PathBuf) -> io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let name = words.first().map(PathBuf::from);
+        let leads_here = |name: &Path| {
+            name.is_absolute() && std::fs::canonicalize(name).is_ok_and(|target| target == program)
+        };
         Ok(Self {
-            program: std::env::current_exe()?,
-            words: std::env::args_os().collect(),
+            name: name.filter(|name| leads_here(name)),
+            program,
+            words,
             directory,
         })
+    }
+
+    /// The paths at which a new program may be. The name that this one was started by comes first: an
+    /// installation in a directory of its own moves the link there, and leaves the old program. It does not
+    /// count while it leads to a program that is called otherwise, such as OpenSSH's.
+    fn places(&self) -> impl Iterator<Item = &Path> {
+        let called = self.program.file_name();
+        let is_ours = |name: &&Path| {
+            std::fs::canonicalize(name).is_ok_and(|target| target.file_name() == called)
+        };
+        let name = self.name.as_deref().filter(is_ours);
+        name.into_iter().chain([self.program.as_path()])
     }
 
     /// The program that has taken the path, if another one has; `running` is the one that runs.
@@ -105,20 +126,24 @@ impl Origin {
     /// # Errors
     /// Why it cannot take this one's place: the words of its check, or the kernel's error.
     pub(crate) fn successor(&self, running: &SelfExe) -> io::Result<Option<Successor>> {
-        let program = match SelfExe::at(&self.program) {
-            Ok(program) => program,
-            // It is being replaced, or was removed: the old one goes on.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        if program.is_same(running)? {
-            return Ok(None);
+        for path in self.places() {
+            let program = match SelfExe::at(path) {
+                Ok(program) => program,
+                // It is being replaced, or was removed: the old one goes on.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if program.is_same(running)? {
+                continue;
+            }
+            self.check(&program)?;
+            return Ok(Some(Successor {
+                origin: self.clone(),
+                path: path.to_owned(),
+                program,
+            }));
         }
-        self.check(&program)?;
-        Ok(Some(Successor {
-            origin: self.clone(),
-            program,
-        }))
+        Ok(None)
     }
 
     /// Lets the new program check the configuration.
@@ -129,17 +154,18 @@ impl Origin {
             .args(&self.words)
             .arg("-t")
             .inherit_env()
-            .current_dir(&self.directory)
+            // It may have been removed since.
+            .current_dir_or_root(&self.directory)
             .without_stdio()
             .fd(writer, 2);
-        let mut child = command.spawn()?;
+        let mut child = command.spawn().map_err(|error| match error.error.kind() {
+            io::ErrorKind::NotFound => {
+                io::Error::other("cannot execute: it is a script, or its loader is missing")
+            }
+            _ => error.into(),
+        })?;
         drop(command);
-        let said = read_for(&reader, CHECK_LIMIT);
-        if said.is_err() {
-            let _ = child.signal(Signal::KILL);
-        }
-        let status = child.wait()?;
-        let said = said?;
+        let (status, said) = outcome_of(&mut child, &reader, CHECK_LIMIT)?;
         if status.is_success() {
             return Ok(());
         }
@@ -148,18 +174,39 @@ impl Origin {
     }
 }
 
+/// How the check ended and what it has said. It is killed when the time is over.
+fn outcome_of(
+    child: &mut Child,
+    pipe: &OwnedFd,
+    limit: Duration,
+) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let end = Instant::now() + limit;
+    // A program that has closed the pipe may go on.
+    let said = read_until(pipe, end).and_then(|said| wait_until(child.pidfd(), end).map(|()| said));
+    if said.is_err() {
+        let _ = child.signal(Signal::KILL);
+    }
+    let status = child.wait()?;
+    Ok((status, said?))
+}
+
+/// Waits until there is something to read.
+fn wait_until(fd: impl AsFd, end: Instant) -> io::Result<()> {
+    let left = end.saturating_duration_since(Instant::now());
+    match sys::io::wait_readable(fd, Some(left))? {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "its check of the configuration takes too long",
+        )),
+    }
+}
+
 /// All that comes from the pipe until its end, but what is too much.
-fn read_for(pipe: &OwnedFd, limit: Duration) -> io::Result<Vec<u8>> {
-    let end = std::time::Instant::now() + limit;
+fn read_until(pipe: &OwnedFd, end: Instant) -> io::Result<Vec<u8>> {
     let (mut all, mut bytes) = (Vec::new(), [0; 1024]);
     loop {
-        let left = end.saturating_duration_since(std::time::Instant::now());
-        if !sys::io::wait_readable(pipe, Some(left))? {
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "its check of the configuration takes too long",
-            ));
-        }
+        wait_until(pipe, end)?;
         let count = sys::io::read(pipe, &mut bytes)?;
         if count == 0 {
             return Ok(all);
@@ -173,13 +220,14 @@ fn read_for(pipe: &OwnedFd, limit: Duration) -> io::Result<Vec<u8>> {
 #[derive(Debug)]
 pub(crate) struct Successor {
     origin: Origin,
+    path: PathBuf,
     program: SelfExe,
 }
 
 impl Successor {
     /// Its path.
     pub(crate) fn path(&self) -> &Path {
-        &self.origin.program
+        &self.path
     }
 
     /// Becomes the program. Returns only if that is impossible, with everything as it was. Blocked signals stay blocked, so
@@ -204,7 +252,34 @@ impl Successor {
             .env(SOCKETS, words.join(" "))
             .env(DIRECTORY, &self.origin.directory);
         let error = command.exec();
+        // `exec` has set the default action, with which a client could end this process.
+        let _ = sys::signals::ignore(Signal::PIPE);
         let _ = inherit(false);
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_closes_its_output_and_stays_is_ended() {
+        let (reader, writer) = sys::io::pipe().unwrap();
+        let mut command = ChildCommand::new("/bin/sh");
+        command
+            .args(["sh", "-c", "exec 2>&-; while :; do sleep 1; done"])
+            .env("PATH", "/usr/bin:/bin")
+            .without_stdio()
+            .fd(writer, 2);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let error = outcome_of(&mut child, &reader, Duration::from_millis(300)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let killed = ExitStatus::Signaled {
+            signal: Signal::KILL,
+            core_dumped: false,
+        };
+        assert_eq!(child.wait().unwrap(), killed);
     }
 }

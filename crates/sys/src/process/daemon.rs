@@ -64,6 +64,15 @@ pub fn fork() -> io::Result<Option<Pid>> {
     Ok((child != 0).then_some(child))
 }
 
+/// True if this process is in the background already, by OpenSSH's rule: a child of init that leads a
+/// session without a terminal.
+#[must_use]
+pub fn is_daemon() -> bool {
+    super::parent_pid() == 1
+        && rustix::process::getsid(None).is_ok_and(|id| id == rustix::process::getpid())
+        && std::fs::File::open("/dev/tty").is_err()
+}
+
 /// Leads a new session without a terminal, with the standard streams up to `last` on `/dev/null`.
 ///
 /// # Errors

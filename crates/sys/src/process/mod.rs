@@ -24,7 +24,7 @@ pub use credentials::{
     AsUser, Credentials, WithGroups, become_user, effective_uid, give_up_group, is_elevated,
     is_root, own_credentials, real_credentials,
 };
-pub use daemon::{background, daemonize, fork, leave_terminal, new_session};
+pub use daemon::{background, daemonize, fork, is_daemon, leave_terminal, new_session};
 pub use end::exit_at_once;
 pub use harden::{
     close_from, close_inherited, disable_core_dumps, drop_capabilities, is_dumpable, lock_memory,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use config::tokens::{Purpose, Tokens};
 use keys::authorized_keys::KeyOptions;
+use privsep::LogLevel;
 use sys::file::FollowLinks;
 use sys::process::AsUser;
 
@@ -74,8 +75,14 @@ impl Lookup<'_> {
             Ok(text) => Some((text, place)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
+                // For a user who does not exist, OpenSSH looks at no file and has no such line.
+                let level = if self.valid {
+                    LogLevel::Info
+                } else {
+                    LogLevel::Debug1
+                };
                 self.log
-                    .info(&format!("Authentication refused: {place}: {error}"));
+                    .line(level, &format!("Authentication refused: {place}: {error}"));
                 None
             }
         }

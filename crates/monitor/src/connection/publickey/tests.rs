@@ -17,6 +17,8 @@ struct Home {
     account: Account,
     log: Log,
     revoked: RevokedKeys,
+    /// The user exists.
+    valid: bool,
 }
 
 impl Home {
@@ -39,6 +41,7 @@ impl Home {
             account,
             log: Log::to_memory(LogLevel::Debug3),
             revoked: RevokedKeys::default(),
+            valid: true,
         }
     }
 
@@ -60,7 +63,7 @@ impl Home {
         let address: IpAddr = "192.0.2.7".parse().unwrap();
         Lookup {
             account: &self.account,
-            valid: true,
+            valid: self.valid,
             options: &options,
             revoked: &self.revoked,
             peer: &Peer {
@@ -734,4 +737,20 @@ fn a_user_who_may_not_log_in_causes_the_same_file_operations() {
     assert!(home.ask_key("", &key(1)).is_none());
     assert_eq!(count(&home), known);
     assert!(known > 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_for_users_who_exist() {
+    let mut home = Home::new();
+    let directory = format!("AuthorizedKeysFile {}", home.account.home);
+    for exists in [true, false] {
+        home.valid = exists;
+        home.log = Log::to_memory(LogLevel::Info);
+        assert!(home.ask_key(&directory, &key(1)).is_none());
+        let lines = home.log.lines();
+        let told = lines
+            .iter()
+            .any(|line| line.starts_with("Authentication refused: "));
+        assert_eq!(told, exists, "{lines:?}");
+    }
 }

@@ -50,13 +50,24 @@ impl Measured {
 }
 
 impl Listener<'_> {
-    /// Opens what the configuration in force asks for, and closes the rest.
-    pub(super) fn begin_to_measure(&mut self, now_ms: u64) {
-        let logging = &self.options.logging;
-        let old = self.measured.listener.take();
-        if let Some(socket) = old.as_ref().and_then(MetricsListener::socket) {
+    /// Takes the socket and the file away: another program may have them elsewhere.
+    pub(super) fn end_to_measure(&mut self) {
+        drop(self.unwatched_listener());
+        self.measured.file = None;
+    }
+
+    fn unwatched_listener(&mut self) -> Option<MetricsListener> {
+        let listener = self.measured.listener.take();
+        if let Some(socket) = listener.as_ref().and_then(MetricsListener::socket) {
             let _ = self.epoll.remove(socket.fd());
         }
+        listener
+    }
+
+    /// Opens what the configuration in force asks for, and closes the rest.
+    pub(super) fn begin_to_measure(&mut self, now_ms: u64) {
+        let old = self.unwatched_listener();
+        let logging = &self.options.logging;
         self.measured.listener = MetricsListener::of(logging, old, now_ms, self.log);
         self.measured.file = metrics::file_of(logging, self.measured.file.take(), now_ms);
         self.watch_requests();

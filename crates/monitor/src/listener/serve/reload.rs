@@ -54,7 +54,10 @@ impl Listener<'_> {
     /// theirs first. Returns if that failed: with sockets that serve no more clients than before.
     pub(crate) fn hand_over(&mut self, successor: &Successor) -> io::Error {
         self.serve_greeted();
-        successor.become_it(&self.sockets)
+        self.end_to_measure();
+        let error = successor.become_it(&self.sockets);
+        self.begin_to_measure(sys::time::monotonic_ms());
+        error
     }
 
     /// Monotonic milliseconds after which the probe of libraries is abandoned.
