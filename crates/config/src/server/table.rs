@@ -24,7 +24,7 @@ const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
-/// `sshd -T` of OpenSSH 10.6 prints `true` and `false`, and `false` for `no-pq-kex`.
+/// `sshd -T` of OpenSSH 10.6 prints `true` and `false`. It prints `false` for `no-pq-kex`, too, which is not the same here.
 const WARN_WEAK: Kind = Kind::Choice(&[
     ("yes", WEAK_IS_TOLD),
     ("true", WEAK_IS_TOLD),
