@@ -173,8 +173,7 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
     for (path, always) in PROGRAMS {
         let path = PathBuf::from(path);
         let place = settings.below_root(&path);
-        let found = fs::symlink_metadata(&place);
-        let exists = found.is_ok();
+        let exists = fs::symlink_metadata(&place).is_ok();
         let is_ours = fs::read_link(&place).is_ok_and(|found| found == target);
         let has_folder = place.parent().is_some_and(Path::is_dir);
         let is_wanted = exists || always && has_folder;
@@ -190,12 +189,7 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
                 place.display()
             )));
         }
-        if found.is_ok_and(|found| found.is_dir()) {
-            return Err(io::Error::other(format!(
-                "{} is a directory: remove or rename it",
-                place.display()
-            )));
-        }
+        refuse_directory(&place)?;
         check_diversion(&path, settings)?;
         if !is_known && has_aside {
             return Err(io::Error::other(format!(
@@ -265,6 +259,15 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         programs,
         lines,
     })
+}
+
+/// Refuses the place of a program that a directory has.
+fn refuse_directory(place: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+        return Ok(());
+    }
+    let text = format!("{} is a directory: remove or rename it", place.display());
+    Err(io::Error::other(text))
 }
 
 /// Refuses a place for lines that cannot be written, or that somebody else's lines have.
