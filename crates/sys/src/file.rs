@@ -206,55 +206,122 @@ pub enum RewriteMode {
     Kept(u32),
 }
 
-/// Replaces the content of `path` atomically, as [`replace`] does, with the result that writing to the
-/// file would have: a symbolic link stays, and its target is replaced, or written to if it is a
-/// device or a pipe (`/dev/stdout`); the file keeps its owner as far as the kernel permits it.
+/// Replaces the content of a file that a person named, atomically as [`replace`] does where that has the
+/// result that writing to the file would have: a symbolic link stays, and its target is replaced; the
+/// file keeps its owner. A device or a pipe (`/dev/stdout`) is written to, and a pipe waits for its
+/// reader. A file that may not be written is not replaced either.
+///
+/// Where only writing to the file has that result, it is written in place: one that has other names,
+/// or is mounted by itself, one in a directory that this process may not write, one whose owner it may
+/// not give to a new file.
 ///
 /// # Errors
-/// As [`replace`].
+/// The kernel's error; then a file that would have been replaced is unchanged.
 pub fn rewrite(path: impl AsRef<Path>, bytes: &[u8], mode: RewriteMode) -> io::Result<()> {
     let path = path.as_ref();
-    if !path.is_symlink() {
-        return rewrite_target(path, bytes, mode);
-    }
-    // The kernel follows the link: in directories such as /tmp it does not follow those of others.
-    let create = match mode {
-        RewriteMode::Exact(mode) | RewriteMode::Kept(mode) => mode,
-    };
     let mut options = File::options();
-    options.write(true).custom_flags(NO_WAIT).mode(create);
-    let (mut file, is_new) = match options.open(path) {
+    options
+        .write(true)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed());
+    // The kernel follows a link: in directories such as /tmp it does not follow those of others.
+    let mut file = match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            (options.create(true).open(path)?, true)
+            return match path.is_symlink() {
+                true => write_new(options.create(true), path, bytes, mode),
+                false => rewrite_target(path, bytes, mode, None),
+            };
         }
-        opened => (opened?, false),
+        opened => opened?,
     };
-    if file.metadata()?.is_file() && !is_new {
-        return rewrite_target(&std::fs::canonicalize(path)?, bytes, mode);
+    let before = file.metadata()?;
+    if !before.is_file() {
+        return file.write_all(bytes);
     }
-    if let (true, RewriteMode::Exact(mode)) = (is_new, mode) {
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?;
-    }
-    file.write_all(bytes)?;
-    match is_new {
-        true => file.sync_all(),
-        false => Ok(()),
+    // The file of `/dev/stdout` may be open elsewhere, for what is written next to it.
+    let is_descriptor = path.starts_with("/dev") || path.starts_with("/proc");
+    let target = match is_descriptor || before.nlink() > 1 {
+        true => None,
+        false => std::fs::canonicalize(path).ok(),
+    };
+    let is_same = |found: &Metadata| (found.dev(), found.ino()) == (before.dev(), before.ino());
+    let target =
+        target.filter(|target| std::fs::symlink_metadata(target).is_ok_and(|f| is_same(&f)));
+    let Some(target) = target else {
+        return write_in_place(file, bytes, mode);
+    };
+    match rewrite_target(&target, bytes, mode, Some(&before)) {
+        Err(error) if must_be_written_in_place(&error) => write_in_place(file, bytes, mode),
+        replaced => replaced,
     }
 }
 
-fn rewrite_target(path: &Path, bytes: &[u8], mode: RewriteMode) -> io::Result<()> {
-    let before = std::fs::metadata(path).ok();
+/// Writes the file that a symbolic link names, and that does not exist yet.
+fn write_new(
+    options: &mut std::fs::OpenOptions,
+    path: &Path,
+    bytes: &[u8],
+    mode: RewriteMode,
+) -> io::Result<()> {
+    let mut file = match mode {
+        RewriteMode::Exact(mode) => {
+            let file = options.mode(mode).open(path)?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?;
+            file
+        }
+        RewriteMode::Kept(mode) => options.mode(mode).open(path)?,
+    };
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// True for errors of replacing a file that may be written: a directory that may not be written, or
+/// is mounted read-only; another owner in a directory with the sticky bit; a file that is mounted by
+/// itself; no room in the name for that of the new file.
+fn must_be_written_in_place(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errors = [
+        Errno::ACCESS,
+        Errno::PERM,
+        Errno::ROFS,
+        Errno::BUSY,
+        Errno::XDEV,
+        Errno::NAMETOOLONG,
+    ];
+    let is = |errno: &Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    errors.iter().any(is)
+}
+
+fn write_in_place(mut file: File, bytes: &[u8], mode: RewriteMode) -> io::Result<()> {
+    if let RewriteMode::Exact(mode) = mode {
+        // Only the owner may; the others leave the mode as it is, as OpenSSH does.
+        let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777));
+    }
+    file.set_len(0)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Puts a new file in the place of `path`, which was as `before` says.
+fn rewrite_target(
+    path: &Path,
+    bytes: &[u8],
+    mode: RewriteMode,
+    before: Option<&Metadata>,
+) -> io::Result<()> {
     let create = |path: &Path| {
-        let file = match (mode, &before) {
+        let file = match (mode, before) {
             (RewriteMode::Exact(mode), _) => create_new(path, mode)?,
             (RewriteMode::Kept(_), Some(before)) => create_new(path, before.mode() & 0o777)?,
             (RewriteMode::Kept(mode), None) => create_masked(path, OFlags::RDWR, mode)?,
         };
-        if let Some(before) = &before {
+        if let Some(before) = before {
             let owner = rustix::fs::Uid::from_raw(before.uid());
             let group = rustix::fs::Gid::from_raw(before.gid());
             // Root keeps a user's file the user's; for others it changes nothing, or is refused.
-            let _ = rustix::fs::fchown(&file, Some(owner), Some(group));
+            if rustix::fs::fchown(&file, Some(owner), Some(group)).is_err() {
+                let _ = std::fs::remove_file(path);
+                return Err(rustix::io::Errno::PERM.into());
+            }
         }
         Ok(file)
     };

@@ -322,8 +322,105 @@ fn rewriting_leaves_links_and_devices_where_they_are() {
     let pipe = scratch.file("pipe");
     let fd = std::os::fd::AsRawFd::as_raw_fd(&writing);
     symlink(format!("/dev/fd/{fd}"), &pipe).unwrap();
-    rewrite(&pipe, b"text", RewriteMode::Kept(0o644)).unwrap();
-    let mut text = [0; 8];
-    assert_eq!(crate::io::read(&reading, &mut text).unwrap(), 4);
-    assert!(pipe.is_symlink());
+    // More than a pipe holds, for a reader that comes late.
+    let long = vec![b'x'; 1 << 20];
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut read = vec![0; 1 << 20];
+        File::from(reading).read_exact(&mut read).unwrap();
+        read
+    });
+    rewrite(&pipe, &long, RewriteMode::Kept(0o644)).unwrap();
+    assert!(late.join().unwrap() == long && pipe.is_symlink());
+}
+
+#[test]
+fn rewriting_waits_for_the_reader_of_a_named_pipe() {
+    let scratch = Scratch::new("waits");
+    let pipe = scratch.file("pipe");
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let long = vec![b'x'; 1 << 20];
+    let late = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::fs::read(pipe).unwrap()
+        }
+    });
+    rewrite(&pipe, &long, RewriteMode::Exact(0o600)).unwrap();
+    assert!(late.join().unwrap() == long && is_special(&pipe));
+}
+
+#[test]
+fn rewriting_keeps_the_other_names_and_the_owner_of_a_file() {
+    let scratch = Scratch::new("names");
+    let (file, other) = (scratch.file("file"), scratch.file("other"));
+    std::fs::write(&file, "a longer text").unwrap();
+    std::fs::hard_link(&file, &other).unwrap();
+    rewrite(&file, b"new", RewriteMode::Exact(0o600)).unwrap();
+    assert_eq!(std::fs::read(&other).unwrap(), b"new");
+    assert_eq!(std::fs::metadata(&other).unwrap().mode() & 0o777, 0o600);
+    // One without any name.
+    let open = File::open(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    std::fs::remove_file(&other).unwrap();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&open);
+    rewrite(format!("/dev/fd/{fd}"), b"newer", RewriteMode::Kept(0o600)).unwrap();
+    assert_eq!(std::io::read_to_string(&open).unwrap(), "newer");
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: changing a file's owner needs root");
+        return;
+    }
+    std::fs::write(&file, "theirs").unwrap();
+    std::os::unix::fs::chown(&file, Some(12_345), Some(12_346)).unwrap();
+    let before = std::fs::metadata(&file).unwrap();
+    rewrite(&file, b"new", RewriteMode::Exact(0o600)).unwrap();
+    let after = std::fs::metadata(&file).unwrap();
+    assert_eq!((after.uid(), after.gid()), (12_345, 12_346));
+    assert_ne!(before.ino(), after.ino());
+}
+
+#[test]
+fn what_cannot_be_replaced_is_written_and_what_cannot_be_written_is_not_replaced() {
+    let scratch = Scratch::new("denied");
+    let (file, fixed) = (scratch.file("file"), scratch.file("fixed"));
+    for path in [&file, &fixed] {
+        std::fs::write(path, "a longer text").unwrap();
+    }
+    let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+    let before = inode(&file);
+    chmod(&fixed, 0o400);
+    let try_both = || {
+        let refused = rewrite(&fixed, b"new", RewriteMode::Exact(0o600)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        chmod(&scratch.0, 0o500);
+        let done = rewrite(&file, b"new", RewriteMode::Exact(0o600));
+        chmod(&scratch.0, 0o700);
+        done.unwrap();
+    };
+    match rustix::process::geteuid().is_root() {
+        false => try_both(),
+        // Of this thread alone.
+        true => {
+            for path in [&scratch.0, &file, &fixed] {
+                std::os::unix::fs::chown(path, Some(12_345), Some(12_345)).unwrap();
+            }
+            std::thread::scope(|scope| {
+                let user = || {
+                    let user = rustix::process::Uid::from_raw(12_345);
+                    let group = rustix::process::Gid::from_raw(12_345);
+                    rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+                    rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                    try_both();
+                };
+                scope.spawn(user).join().unwrap();
+            });
+        }
+    }
+    assert_eq!(std::fs::read(&fixed).unwrap(), b"a longer text");
+    assert_eq!(
+        (std::fs::read(&file).unwrap(), inode(&file)),
+        (b"new".to_vec(), before)
+    );
 }
