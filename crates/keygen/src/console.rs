@@ -31,7 +31,8 @@ fn answer(prompt: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeygenFailure> {
         }
         Err(PromptError::NoTerminal) => {
             eprint!("{prompt}");
-            return read_line();
+            // As readpassphrase(3), which leaves the LF of a CR LF for the next question.
+            return read_until(&[b'\n', b'\r']);
         }
         answered => answered,
     };
@@ -69,12 +70,12 @@ pub(super) fn line(prompt: &str) -> Result<Option<String>, KeygenFailure> {
     io::stdout()
         .flush()
         .map_err(|error| KeygenFailure::new(format!("standard output: {error}")))?;
-    Ok(read_line()?.map(|line| String::from_utf8_lossy(&line).into_owned()))
+    Ok(read_until(b"\n")?.map(|line| String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// Yes or no; no at the end of input.
+/// Yes or no, by the first letter of the answer; no at the end of input.
 pub(super) fn confirm(prompt: &str) -> Result<bool, KeygenFailure> {
-    Ok(line(prompt)?.is_some_and(|answer| answer.trim().starts_with(['y', 'Y'])))
+    Ok(line(prompt)?.is_some_and(|answer| answer.starts_with(['y', 'Y'])))
 }
 
 /// The file of `-f`, or the answer to a question with a default.
@@ -94,7 +95,7 @@ pub(super) fn file(
 }
 
 /// Reads byte by byte, so that what follows is left for the next question.
-fn read_line() -> Result<Option<Zeroizing<Vec<u8>>>, KeygenFailure> {
+fn read_until(ends: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, KeygenFailure> {
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_ANSWER_BYTES));
     let mut input = sys_stdin()?;
     let mut byte = [0];
@@ -106,7 +107,7 @@ fn read_line() -> Result<Option<Zeroizing<Vec<u8>>>, KeygenFailure> {
             return Ok((!line.is_empty()).then_some(line));
         }
         match byte {
-            [b'\n'] => return Ok(Some(line)),
+            [end] if ends.contains(&end) => return Ok(Some(line)),
             [_] if line.len() == MAX_ANSWER_BYTES => {
                 return Err(KeygenFailure::new("answer is too long"));
             }

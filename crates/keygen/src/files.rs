@@ -93,12 +93,12 @@ impl<'a> KeyFile<'a> {
         })
     }
 
-    /// A file's bytes, of which only the public key is wanted.
-    pub(super) fn of(path: &'a Path, bytes: Zeroizing<Vec<u8>>) -> Self {
+    /// A file's bytes, of which only the public key is wanted, and the mode if others can read it.
+    pub(super) fn of(path: &'a Path, bytes: Zeroizing<Vec<u8>>, too_open: Option<u32>) -> Self {
         Self {
             path,
             bytes,
-            too_open: None,
+            too_open,
             is_regular: false,
         }
     }
@@ -133,7 +133,7 @@ impl<'a> KeyFile<'a> {
             return Err(LoadError("bad permissions".to_owned()));
         }
         if let Some(warning) = private_file::slow_warning(&self.bytes) {
-            eprintln!("Load key \"{}\": {warning}", self.path.display());
+            eprintln!("Load key \"{}\": {warning}", shown(self.path));
         }
         match private_file::parse(&self.bytes, None) {
             Err(PrivateFileError::NeedsPassphrase) => match given {
@@ -147,6 +147,23 @@ impl<'a> KeyFile<'a> {
             other => other,
         }
         .map_err(|error| LoadError::from(&error))
+    }
+
+    /// As [`Self::public`], for `-l`, which opens a private key for its comment alone: one that others can
+    /// read is left alone.
+    pub(super) fn described(&self) -> Result<PublicKeyFile, LoadError> {
+        let mut public = self.public()?;
+        let is_known = || {
+            load_public_file(&public_path(self.path))
+                .is_ok_and(|beside| beside.key.key() == public.key.key())
+        };
+        if let Some(mode) = self.too_open
+            && !is_known()
+        {
+            warn_too_open(self.path, mode);
+            public.comment.clear();
+        }
+        Ok(public)
     }
 
     /// The public key of a file of either kind, without a passphrase: the private key's own public

@@ -103,7 +103,8 @@ pub(super) fn key_pair(plan: &KeyPairPlan<'_>) -> Result<(), KeygenFailure> {
         &files::default_identity(Some(short)),
     )?;
     create_folder(&path, plan.quiet)?;
-    if path.symlink_metadata().is_ok() {
+    // A link that leads nowhere is followed unasked: nothing is lost.
+    if path.exists() {
         println!("{} already exists.", shown(&path));
         if !console::confirm("Overwrite (y/n)? ")? {
             return Err(KeygenFailure::refused(""));

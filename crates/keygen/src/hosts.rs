@@ -161,11 +161,11 @@ pub(super) fn remove(file: Option<&Path>, name: &str, quiet: bool) -> Result<(),
         eprintln!("Host {name} not found in {}", shown(&path));
         return Ok(());
     }
-    replace(&path, &edited, quiet)
+    replace(&path, &edited)
 }
 
 /// Hashes every name that can be hashed.
-pub(super) fn hash(file: Option<&Path>, quiet: bool) -> Result<(), KeygenFailure> {
+pub(super) fn hash(file: Option<&Path>) -> Result<(), KeygenFailure> {
     let (path, file) = load(file)?;
     let edited = edit::hashed(&file);
     for entry in file.entries().filter(KnownHostsEntry::has_patterns) {
@@ -177,7 +177,7 @@ pub(super) fn hash(file: Option<&Path>, quiet: bool) -> Result<(), KeygenFailure
         );
     }
     refuse_invalid(&path, &edited)?;
-    replace(&path, &edited, quiet)?;
+    replace(&path, &edited)?;
     if !edited.changed_lines.is_empty() {
         eprintln!(
             "WARNING: {} contains unhashed entries",
@@ -209,8 +209,8 @@ fn old_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Puts the new text in place; the old one stays under another name.
-fn replace(path: &Path, edited: &Edited, quiet: bool) -> Result<(), KeygenFailure> {
+/// Puts the new text in place; the old one stays under another name. Both are said with `-q`, too.
+fn replace(path: &Path, edited: &Edited) -> Result<(), KeygenFailure> {
     let old = old_path(path);
     let put = || -> io::Result<()> {
         let mode = path.metadata()?.permissions().mode() & 0o644;
@@ -222,9 +222,7 @@ fn replace(path: &Path, edited: &Edited, quiet: bool) -> Result<(), KeygenFailur
         sys::file::replace(path, &edited.text, mode)
     };
     put().map_err(|error| KeygenFailure::file(path, &error))?;
-    if !quiet {
-        println!("{} updated.", shown(path));
-        println!("Original contents retained as {}", shown(&old));
-    }
+    println!("{} updated.", shown(path));
+    println!("Original contents retained as {}", shown(&old));
     Ok(())
 }

@@ -201,7 +201,7 @@ fn perform(task: &Task, flags: &Flags) -> Result<(), KeygenFailure> {
         Task::ChangeComment => change::comment(&flags.into()),
         Task::FindHost(name) => hosts::find(&hosts::HostSearch::new(name, flags)),
         Task::RemoveHost(name) => hosts::remove(flags.file(), name, quiet),
-        Task::HashHosts => hosts::hash(flags.file(), quiet),
+        Task::HashHosts => hosts::hash(flags.file()),
         Task::ResourceRecords => resource_record::print(&flags.into()),
         Task::FileSignature(operation) => signature::run(flags, *operation),
         Task::Certify(authority) => certify::sign(&certify::Certifying::new(authority, flags)?),

@@ -1,7 +1,6 @@
 //! Showing keys: fingerprints (`-l`), the public half (`-y`), other formats (`-e`, `-i`) and
 //! certificates (`-L`).
 
-use std::io::Read;
 use std::path::Path;
 
 use crypto::hash::HashAlgorithm;
@@ -22,10 +21,10 @@ pub(super) fn fingerprints(
     form: FingerprintForm,
 ) -> Result<(), KeygenFailure> {
     let path = files::identity(identity)?;
-    let (name, file) = read_or_stdin(&path)?;
+    let (name, file, too_open) = read_or_stdin(&path)?;
     if private_file::is_private_key(&file) && path.as_os_str() != "-" {
-        let public = files::KeyFile::of(&path, file)
-            .public()
+        let public = files::KeyFile::of(&path, file, too_open)
+            .described()
             .map_err(|_| KeygenFailure::new(format!("{name} is not a key file.")))?;
         print_fingerprint(form, &public.key, &public.comment);
         return Ok(());
@@ -284,7 +283,7 @@ pub(super) fn certificates(
     hash: HashAlgorithm,
 ) -> Result<(), KeygenFailure> {
     let path = files::identity(identity)?;
-    let (name, file) = read_or_stdin(&path)?;
+    let (name, file, _) = read_or_stdin(&path)?;
     let mut valid = false;
     let mut failed = false;
     for (line, number) in file.split(|byte| *byte == b'\n').zip(1_usize..) {
@@ -427,20 +426,23 @@ pub(super) fn local_clock(time: CivilTime) -> Option<i64> {
     sys::time::local_to_seconds(time.year, time.month, time.day, clock)
 }
 
-/// The name and content of a file, or of standard input for `-`.
-fn read_or_stdin(path: &Path) -> Result<(String, Zeroizing<Vec<u8>>), KeygenFailure> {
-    if path.as_os_str() == "-" {
-        let mut bytes = Zeroizing::new(Vec::new());
-        std::io::stdin()
-            .lock()
-            .take(keys::known_hosts::MAX_FILE_BYTES)
-            .read_to_end(&mut bytes)
-            .map_err(|error| KeygenFailure::file(path, &error))?;
-        return Ok(("(stdin)".to_owned(), bytes));
-    }
-    let limit = keys::known_hosts::MAX_FILE_BYTES;
-    sys::file::open_named(path)
-        .and_then(|file| sys::file::read_file_bounded(&file, limit))
-        .map(|bytes| (shown(path), Zeroizing::new(bytes)))
-        .map_err(|error| KeygenFailure::file(path, &error))
+/// The name and content of a file, or of standard input for `-`, and its mode if it is a file of this
+/// user that others can read.
+fn read_or_stdin(path: &Path) -> Result<(String, Zeroizing<Vec<u8>>, Option<u32>), KeygenFailure> {
+    let is_stdin = path.as_os_str() == "-";
+    let read = || {
+        let file = match is_stdin {
+            true => sys::io::dup(sys::io::stdin()).map(std::fs::File::from)?,
+            false => sys::file::open_named(path)?,
+        };
+        let too_open = sys::file::too_open_for_a_key(&file)?;
+        let bytes = sys::file::read_file_bounded(&file, keys::known_hosts::MAX_FILE_BYTES)?;
+        Ok((Zeroizing::new(bytes), too_open))
+    };
+    let (bytes, too_open) = read().map_err(|error| KeygenFailure::file(path, &error))?;
+    let name = match is_stdin {
+        true => "(stdin)".to_owned(),
+        false => shown(path),
+    };
+    Ok((name, bytes, too_open))
 }

@@ -253,7 +253,7 @@ impl SigningWork<'_> {
         let mut to = path.as_os_str().to_owned();
         to.push(".sig");
         let to = PathBuf::from(to);
-        if to.symlink_metadata().is_ok() {
+        if to.exists() {
             println!("{} already exists.", shown(&to));
             if !console::confirm("Overwrite (y/n)? ")? {
                 return Ok(());

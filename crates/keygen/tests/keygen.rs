@@ -41,6 +41,7 @@ fn main() {
     let tests: &[(&str, Test)] = &[
         named!(keys_are_made_with_safe_modes),
         named!(an_existing_key_is_not_overwritten_unasked),
+        named!(a_key_that_others_can_read_has_no_comment),
         named!(host_keys_are_made_where_they_lack),
         named!(wrong_use_is_refused_as_ssh_keygen_does),
         named!(ssh_keygen_uses_our_keys_and_we_use_its),
@@ -52,6 +53,7 @@ fn main() {
         named!(the_keys_of_a_file_are_those_of_ssh_keygen),
         named!(certificates::certificates_are_the_same),
         named!(certificates::certificate_options_are_checked),
+        named!(certificates::certificate_options_are_written),
         named!(text_from_files_is_printed_harmless),
         named!(invisible_characters_are_shown_wherever_they_stand),
         named!(damaged_files_end_in_a_message),
@@ -240,7 +242,7 @@ fn an_existing_key_is_not_overwritten_unasked(folder: &Folder) {
     folder.ours_ok(&["-q", "-f", "key", "-N", "", "-t", "ed25519"]);
     let before = folder.read("key");
     let args = ["-t", "ed25519", "-f", "key", "-N", ""];
-    for input in ["", "n\n", "no\n"] {
+    for input in ["", "n\n", "no\n", " y\n"] {
         let ours = folder.ours(&args, input);
         assert_eq!(ours.status, Some(1));
         assert!(ours.out.contains("key already exists.\nOverwrite (y/n)? "));
@@ -269,6 +271,13 @@ fn an_existing_key_is_not_overwritten_unasked(folder: &Folder) {
             .status,
         Some(255)
     );
+    // As readpassphrase(3), which takes a CR for the end as well.
+    folder.ours(&["-q", "-t", "ed25519", "-f", "cr"], "secret\rsecret\r");
+    folder.ours_ok(&["-y", "-P", "secret", "-f", "cr"]);
+    // A link that leads nowhere has no key to lose, and stays.
+    std::os::unix::fs::symlink("target", folder.path("link")).unwrap();
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "link", "-N", ""]);
+    assert!(folder.path("link").is_symlink() && folder.mode("target") == 0o600);
     let run = folder.ours(&["-q", "-t", "ed25519", "-f", "none"], "secret\nother\n");
     assert_ne!(run.status, Some(0));
     assert!(!folder.path("none").exists());
@@ -279,6 +288,25 @@ fn an_existing_key_is_not_overwritten_unasked(folder: &Folder) {
     let run = folder.ours(&["-y", "-f", "again"], "three\n");
     assert_eq!(run.status, Some(0), "{}", run.err);
     assert_eq!(run.err, "Enter passphrase for \"again\": ");
+}
+
+fn a_key_that_others_can_read_has_no_comment(folder: &Folder) {
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", "", "-C", "c"]);
+    let open = PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(folder.path("key"), open).unwrap();
+    // The public file beside it has the comment.
+    let run = folder.both(&["-lf", "key"]);
+    assert!(
+        run.err.is_empty() && run.out.ends_with(" c (ED25519)\n"),
+        "{run:?}"
+    );
+    std::fs::remove_file(folder.path("key.pub")).unwrap();
+    let run = folder.both(&["-lf", "key"]);
+    assert!(
+        run.err.contains("Permissions 0644 for 'key' are too open."),
+        "{run:?}"
+    );
+    assert!(run.out.ends_with(" no comment (ED25519)\n"), "{run:?}");
 }
 
 fn host_keys_are_made_where_they_lack(folder: &Folder) {

@@ -60,28 +60,69 @@ pub(super) fn certificates_are_the_same(folder: &Folder) {
 pub(super) fn certificate_options_are_checked(folder: &Folder) {
     folder.ours_ok(&["-q", "-t", "ed25519", "-f", "ca", "-N", "", "-C", "ca"]);
     folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", "", "-C", "k"]);
-    for flags in [
-        &["-O", "force-command"][..],
-        &["-O", "force-command=a", "-O", "force-command=b"],
-        &["-O", "source-address=anywhere"],
-        &["-O", "source-address=10.0.0.0/99"],
-        &["-O", "source-address="],
-        &["-O", "critical:"],
-        &["-O", "critical:a=1", "-O", "critical:a=2"],
-        &["-n", "a,"],
-        &["-n", ""],
-        &["-V", "+1d:"],
-        &["-V", "20300101:20200101"],
-        &["-V", "+99999999999999999999w"],
-        &["-z", "-5"],
-        &["-t", "rsa-sha2-256"],
+    for (flags, said) in [
+        (
+            &["-O", "force-command"][..],
+            "Unsupported certificate option \"force-command\"",
+        ),
+        (
+            &["-O", "force-command=a", "-O", "force-command=b"],
+            "force-command already specified",
+        ),
+        (
+            &["-O", "source-address=anywhere"],
+            "Invalid source-address list",
+        ),
+        (
+            &["-O", "source-address=10.0.0.0/99"],
+            "Invalid source-address list",
+        ),
+        (&["-O", "source-address="], "Empty source-address option"),
+        // OpenSSH signs these two.
+        (
+            &["-O", "critical:"],
+            "Unsupported certificate option \"critical:\"",
+        ),
+        (
+            &["-O", "critical:a=1", "-O", "critical:a=2"],
+            "Couldn't certify key: invalid key: certificate repeats an option",
+        ),
+        (&["-n", "a,"], "Empty principal name"),
+        (&["-n", ""], "Empty principal name"),
+        (
+            &["-V", "+1d:"],
+            "Invalid certificate life specification +1d:",
+        ),
+        (
+            &["-V", "20300101:20200101"],
+            "Empty certificate validity interval",
+        ),
+        (
+            &["-V", "+99999999999999999999w"],
+            "Invalid certificate life specification +99999999999999999999w",
+        ),
+        (&["-z", "-5"], "Invalid serial number \"-5\""),
+        (
+            &["-t", "rsa-sha2-256"],
+            "CA key type ssh-ed25519 doesn't match specified rsa-sha2-256",
+        ),
     ] {
         let mut args = vec!["-s", "ca", "-I", "id"];
         args.extend(flags);
         args.push("key.pub");
-        assert_ne!(folder.ours(&args, "").status, Some(0), "{flags:?}");
+        let run = folder.ours(&args, "");
+        assert_eq!(
+            (run.status, run.err.trim_end()),
+            (Some(255), said),
+            "{flags:?}"
+        );
         assert!(!folder.path("key-cert.pub").exists());
     }
+}
+
+pub(super) fn certificate_options_are_written(folder: &Folder) {
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "ca", "-N", "", "-C", "ca"]);
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", "", "-C", "k"]);
     for (flags, principal, options) in [
         (&["-n", "a", "-n", "b"][..], "b", "(none)"),
         (

@@ -42,11 +42,15 @@ pub(super) fn known_hosts_are_edited_alike(folder: &Folder) {
         assert!(ours.out.contains(" ED25519-CERT SHA256:"), "{}", ours.out);
     }
     let names = ["alpha", "10.0.0.1", "[beta]:2222", "www.ex.com", "nobody"];
-    for name in names {
+    let flags = ["-R", "-qR"];
+    for (name, flag) in names
+        .iter()
+        .flat_map(|name| flags.map(|flag| (*name, flag)))
+    {
         let mut results = Vec::new();
         for ours in [true, false] {
             folder.write("kh2", &text);
-            let args = ["-R", name, "-f", "kh2"];
+            let args = [flag, name, "-f", "kh2"];
             if ours {
                 results.push((folder.ours(&args, ""), folder.read("kh2")));
             } else if folder.have_theirs {
@@ -60,14 +64,18 @@ pub(super) fn known_hosts_are_edited_alike(folder: &Folder) {
     }
     folder.write("kh2", &text);
     std::fs::set_permissions(folder.path("kh2"), PermissionsExt::from_mode(0o600)).unwrap();
-    let run = folder.ours(&["-H", "-f", "kh2"], "");
+    let run = folder.ours(&["-qH", "-f", "kh2"], "");
     assert_eq!(run.status, Some(0));
+    assert_eq!(
+        run.out,
+        "kh2 updated.\nOriginal contents retained as kh2.old\n"
+    );
     assert_eq!(folder.mode("kh2"), 0o600);
     assert_eq!(folder.read("kh2.old"), text);
     assert!(!folder.read("kh2").contains("\nalpha") && !folder.read("kh2").contains("beta"));
     if folder.have_theirs {
         folder.write("kh3", &text);
-        let theirs = folder.theirs(&["-H", "-f", "kh3"], "");
+        let theirs = folder.theirs(&["-qH", "-f", "kh3"], "");
         assert_eq!(run.err, theirs.err.replace("kh3", "kh2"));
         assert_eq!(run.out, theirs.out.replace("kh3", "kh2"));
     }
