@@ -1,5 +1,8 @@
 //! Patterns of file names (`*`, `?` and `[…]`, as in glob(7)), matched here against the server's
 //! names, so that no shell at the server expands them.
+//!
+//! A class is negated by `!` alone, as in OpenSSH's sftp and scp, where `[^1]` is a 1 or a `^`. Shells
+//! know both: [`fits_as_shells_do`].
 
 use sftp::Attributes;
 use sftp::attributes::mode;
@@ -97,6 +100,16 @@ pub fn plain_path(word: &[u8]) -> Option<Vec<u8>> {
 /// both lengths.
 #[must_use]
 pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    fits_negated_by(b"!", pattern, name)
+}
+
+/// As [`fits`], for a pattern that a shell expands: a `^` negates a class, too.
+#[must_use]
+pub fn fits_as_shells_do(pattern: &[u8], name: &[u8]) -> bool {
+    fits_negated_by(b"!^", pattern, name)
+}
+
+fn fits_negated_by(marks: &[u8], pattern: &[u8], name: &[u8]) -> bool {
     // Only an explicit dot in the pattern matches a leading dot.
     let asks_dot = matches!(pattern, [b'.', ..] | [b'\\', b'.', ..]);
     if name.first() == Some(&b'.') && !asks_dot {
@@ -115,7 +128,7 @@ pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
             None if rest.is_empty() => return true,
             None => return false,
             Some(byte) => {
-                if let Some(used) = fits_one(rest, *byte) {
+                if let Some(used) = fits_one(marks, rest, *byte) {
                     of += used;
                     at += 1;
                     continue;
@@ -135,12 +148,12 @@ pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Returns the length of the first element of the pattern if it matches `byte`.
-fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
+fn fits_one(marks: &[u8], pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
         [b'?', ..] => Some(1),
         [b'\\', quoted, ..] => (*quoted == byte).then_some(2),
-        [b'[', class @ ..] => match class_of(class, byte) {
+        [b'[', class @ ..] => match class_of(marks, class, byte) {
             Some((true, used)) => Some(used + 1),
             Some((false, _)) => None,
             // Without a closing bracket, `[` matches itself.
@@ -152,9 +165,9 @@ fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
 
 /// Returns whether the class contains `byte`, and the length of the class with its `]`; `None`
 /// without a `]`.
-fn class_of(class: &[u8], byte: u8) -> Option<(bool, usize)> {
+fn class_of(marks: &[u8], class: &[u8], byte: u8) -> Option<(bool, usize)> {
     let mut at = 0;
-    let negated = matches!(class.first(), Some(b'!' | b'^'));
+    let negated = matches!(class.first(), Some(mark) if marks.contains(mark));
     at += usize::from(negated);
     let begin = at;
     let mut within = false;
@@ -305,6 +318,9 @@ mod tests {
             ("?", "", false),
             ("[a-c]x", "bx", true),
             ("[!a-c]x", "bx", false),
+            ("[^b]x", "bx", true),
+            ("[^b]x", "^x", true),
+            ("[^b]x", "cx", false),
             ("[]x]", "]", true),
             ("[a", "[a", true),
             ("\\*", "*", true),
@@ -317,6 +333,18 @@ mod tests {
                 fit,
                 "{pattern} {name}"
             );
+        }
+    }
+
+    #[test]
+    fn shells_negate_by_two_marks() {
+        for (pattern, name, fit) in [
+            ("[^b]", "b", false),
+            ("[^b]", "c", true),
+            ("[!b]", "c", true),
+        ] {
+            let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+            assert_eq!(fits_as_shells_do(pattern, name), fit);
         }
     }
 

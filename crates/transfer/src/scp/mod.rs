@@ -245,7 +245,7 @@ impl<'c> Conversation<'c> {
             line.insert(0, kind);
         }
         self.failures += 1;
-        let said = text::name(&line);
+        let said = said(&line);
         if kind == 1 {
             return Ok(Some(said));
         }
@@ -254,6 +254,12 @@ impl<'c> Conversation<'c> {
         }
         Err(OldError::Over)
     }
+}
+
+/// What the other side says, for a report that puts the program's name before it: without the name that
+/// the other side has put there.
+fn said(line: &[u8]) -> String {
+    text::name(line.strip_prefix(b"scp: ").unwrap_or(line))
 }
 
 #[cfg(test)]

@@ -67,10 +67,9 @@ impl Patterns {
     /// Returns true if an item of this name is permitted now, and counts it.
     #[must_use]
     pub fn allow(&mut self, name: &[u8]) -> bool {
-        let asked = self
-            .names
-            .iter()
-            .any(|pattern| glob::unescaped(pattern) == name || glob::fits(pattern, name));
+        let asked = self.names.iter().any(|pattern| {
+            glob::unescaped(pattern) == name || glob::fits_as_shells_do(pattern, name)
+        });
         if asked {
             return true;
         }
@@ -196,6 +195,7 @@ mod tests {
         assert!(allows("{a,b{1,2}}.txt", "b2.txt") && !allows("{a,b}.txt", "c.txt"));
         assert!(allows("dir/", "dir") && !allows("dir/", "x"));
         assert!(!allows("*", ".ssh"));
+        assert!(allows("f[^1]", "f2") && allows("f[!1]", "f2") && !allows("f[^1]", "f1"));
         // No name that the request states.
         for path in [".", "..", "", "/", "a/.", "''"] {
             assert!(!allows(path, "a") && !allows(path, ".ssh"), "{path}");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use sftp::{ExactTimes, Timestamp};
 
 use super::target::{Described, Target};
-use super::{Conversation, MAX_LEVELS, OldError};
+use super::{Conversation, MAX_LEVELS, OldError, said};
 use crate::connect::SignalNoted;
 use crate::engine::{Disk, Waits};
 use crate::plan::{names, shown};
@@ -132,7 +132,7 @@ impl Conversation<'_> {
                 1 | 2 => {
                     self.failures += 1;
                     if !self.terms.is_remote {
-                        self.report.fails(&text::name(&line));
+                        self.report.fails(&said(&line));
                     }
                     if kind == 2 {
                         return Err(OldError::Over);

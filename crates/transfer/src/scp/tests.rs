@@ -102,7 +102,7 @@ fn a_stream_that_ends_early_leaves_a_prefix() {
     );
     result.unwrap();
     assert_eq!(fs::read(place.join("b")).unwrap(), b"");
-    assert_eq!(heard.0, ["scp: b: gone"]);
+    assert_eq!(heard.0, ["b: gone"]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_file_that_its_sender_gives_up_is_answered_and_keeps_what_came() {
     // One answer at the beginning, and two per file: without the second for `a` its sender would
     // wait forever.
     assert_eq!(output, b"\0\0\0\0\0");
-    assert_eq!(heard.0, ["scp: a: gone"]);
+    assert_eq!(heard.0, ["a: gone"]);
     assert_eq!(fs::read(place.join("a")).unwrap(), b"one");
     assert_eq!(fs::read(place.join("b")).unwrap(), b"x");
     // The existing file may be the sender's own: it is not truncated.
