@@ -296,6 +296,21 @@ fn a_batch_ends_with_the_first_failure_that_counts() {
         for made in ["p/q/r", "p/q/s", "here/e"] {
             assert!(scratch.join(made).is_dir(), "{made}");
         }
+        let outcome = batch("mkdir -p p//t///u//\nmkdir -p p/t\nls -1 p/t[^x]\nls -1 f[!x]\n");
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+        assert!(scratch.join("p/t/u").is_dir());
+        // `[^x]` is an x or a `^`, as in OpenSSH.
+        assert!(outcome.stderr.text().contains("p/t[^x]\" not found"));
+        let long = format!("mkdir -p {}\n", "/".repeat(5000));
+        let outcome = batch(&long);
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+        let said = outcome.stderr.text();
+        assert!(
+            said.contains("the path is longer than 4096 bytes"),
+            "{said}"
+        );
+        let outcome = batch("ls p\\\n");
+        assert_eq!(outcome.stderr.text(), "Unterminated quoted argument\n");
         let outcome = batch("mkdir -p a/../p/q\nmkdir -p new/c/x\n");
         assert_eq!(outcome.status, 1, "{}", outcome.summary());
         let said = outcome.stderr.text();

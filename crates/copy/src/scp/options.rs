@@ -120,6 +120,7 @@ impl ScpOptions {
         match flag {
             "M" => self.way.subsystem = Some(value),
             "P" => {
+                config::units::parse_port(&text).ok_or_else(|| format!("bad port \"{text}\""))?;
                 self.port = Some(text);
                 self.way.pass("p", value);
             }

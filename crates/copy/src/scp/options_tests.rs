@@ -19,4 +19,8 @@ fn a_bad_value_is_no_question_of_usage() {
     assert!(matches!(said(&["-1"]), BadLine::Value(_)));
     assert!(matches!(said(&["-l", "0"]), BadLine::Usage(_)));
     assert!(matches!(said(&["-F"]), BadLine::Usage(_)));
+    for port in ["0", "x", "99999", ""] {
+        let line = BadLine::Value(format!("bad port \"{port}\""));
+        assert_eq!(said(&["-P", port, "a", "h:"]), line);
+    }
 }

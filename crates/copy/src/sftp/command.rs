@@ -185,7 +185,12 @@ impl Args {
                 self.name
             )
         })?;
-        Ok((flags, first, self.next().map(|path| unescaped(&path))))
+        // One that is empty names no file, as in OpenSSH: it is not the default.
+        Ok((
+            flags,
+            first,
+            self.words.pop_front().map(|path| unescaped(&path)),
+        ))
     }
 
     /// The path and the number before it, and whether `-h` is given.
@@ -231,6 +236,9 @@ fn ls_flags(found: &[u8]) -> LsFlags {
 pub(super) fn parse(line: &[u8]) -> Result<Option<SftpCommand>, String> {
     // A blank at the end may belong to a name: `trail\ `.
     let trimmed = line.trim_ascii_start();
+    if trimmed.contains(&0) {
+        return Err("A command cannot contain a NUL byte.".to_owned());
+    }
     if let Some(rest) = trimmed.strip_prefix(b"!") {
         return Ok(Some(SftpCommand::Shell(rest.trim_ascii().to_vec())));
     }
@@ -271,10 +279,7 @@ fn command(args: &mut Args) -> Result<SftpCommand, String> {
         }
         "chmod" => {
             let (path, number, of_link) = args.number(8)?;
-            if number > 0o7777 {
-                return Err("You must supply a numeric argument to the chmod command.".to_owned());
-            }
-            SftpCommand::Chmod(path, number, of_link)
+            SftpCommand::Chmod(path, number & 0o7777, of_link)
         }
         "chown" => {
             let (path, number, of_link) = args.number(10)?;
@@ -316,8 +321,7 @@ fn command(args: &mut Args) -> Result<SftpCommand, String> {
         "lumask" => {
             let mask = args
                 .next()
-                .and_then(|word| u32::from_str_radix(std::str::from_utf8(&word).ok()?, 8).ok())
-                .filter(|mask| *mask <= 0o777);
+                .and_then(|word| u32::from_str_radix(std::str::from_utf8(&word).ok()?, 8).ok());
             match mask {
                 Some(mask) => SftpCommand::Lumask(mask),
                 None => {
@@ -374,6 +378,19 @@ mod tests {
             ))
         );
         assert_eq!(
+            read("get a ''"),
+            Some(SftpCommand::Get(
+                CopyFlags::default(),
+                b"a".to_vec(),
+                Some(Vec::new())
+            ))
+        );
+        assert_eq!(
+            read("chmod 0100644 x"),
+            Some(SftpCommand::Chmod(b"x".to_vec(), 0o644, false))
+        );
+        assert_eq!(read("lumask 12345"), Some(SftpCommand::Lumask(0o12345)));
+        assert_eq!(
             read("mkdir -p a/b"),
             Some(SftpCommand::Mkdir(true, b"a/b".to_vec()))
         );
@@ -395,6 +412,7 @@ mod tests {
     fn what_is_wrong_is_said_in_the_known_words() {
         let wrong = |line: &str| parse(line.as_bytes()).unwrap_err();
         assert_eq!(wrong("foo"), "Invalid command.");
+        assert_eq!(wrong("rm a\0b"), "A command cannot contain a NUL byte.");
         assert_eq!(
             wrong("get"),
             "You must specify at least one path after a get command."

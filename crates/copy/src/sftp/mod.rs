@@ -200,6 +200,8 @@ fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Option<Vec<u8>>> {
             "a line is longer than {MAX_LINE_BYTES} bytes"
         )));
     }
+    // A backslash does not escape the end of a line.
+    line.pop_if(|last| *last == b'\n');
     Ok(Some(line))
 }
 
@@ -282,7 +284,7 @@ mod tests {
         let long = vec![b'a'; MAX_LINE_BYTES + 5];
         assert!(read_line(&mut long.as_slice()).is_err());
         let mut two = b"a\nb".as_slice();
-        assert_eq!(read_line(&mut two).unwrap().unwrap(), b"a\n");
+        assert_eq!(read_line(&mut two).unwrap().unwrap(), b"a");
         assert_eq!(read_line(&mut two).unwrap().unwrap(), b"b");
         assert_eq!(read_line(&mut two).unwrap(), None);
     }

@@ -72,6 +72,7 @@ impl SftpOptions {
             }
             "s" => self.way.subsystem = Some(value),
             "P" => {
+                config::units::parse_port(&text).ok_or_else(|| format!("Bad port \"{text}\""))?;
                 let mut line = OsString::from("Port=");
                 line.push(value);
                 self.way.set(line);

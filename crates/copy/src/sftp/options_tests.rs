@@ -20,4 +20,8 @@ fn a_bad_value_is_no_question_of_usage() {
     assert!(matches!(said(&["-F"]), BadLine::Usage(_)));
     let line = BadLine::Value("Invalid buffer size \"0\"".to_owned());
     assert_eq!(said(&["-B", "0"]), line);
+    for port in ["0", "x", "99999", ""] {
+        let line = BadLine::Value(format!("Bad port \"{port}\""));
+        assert_eq!(said(&["-P", port, "h"]), line);
+    }
 }

@@ -59,6 +59,10 @@ version                            Show SFTP version
 ?                                  Synonym for help
 ";
 
+/// The longest path that a system takes (`PATH_MAX`), for `mkdir -p`, which asks for each directory
+/// that leads there.
+const MAX_PATH_BYTES: usize = 4096;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(super) enum CommandFailure {
@@ -253,7 +257,7 @@ impl Sftp {
             SftpCommand::Mkdir(parents, path) => {
                 let path = self.absolute(&path);
                 match parents {
-                    true => self.make_directories(path)?,
+                    true => self.make_directories(&path)?,
                     false => self.make_directory(&path)?,
                 }
             }
@@ -322,14 +326,19 @@ impl Sftp {
     }
 
     /// Makes a directory with those that lead there; one that exists already is no error.
-    fn make_directories(&mut self, path: Vec<u8>) -> Result<(), CommandFailure> {
+    fn make_directories(&mut self, path: &[u8]) -> Result<(), CommandFailure> {
+        if path.len() > MAX_PATH_BYTES {
+            return Err(CommandFailure::Line(format!(
+                "remote mkdir: the path is longer than {MAX_PATH_BYTES} bytes"
+            )));
+        }
         let mut missing = Vec::new();
         let mut path = path;
-        while !path.is_empty() && !self.remote.is_directory(&path)? {
-            let above = above(&path).to_vec();
-            missing.push(std::mem::replace(&mut path, above));
+        while !path.is_empty() && !self.remote.is_directory(path)? {
+            missing.push(path);
+            path = above(path);
         }
-        for path in missing.iter().rev() {
+        for path in missing.into_iter().rev() {
             let made = self.make_directory(path);
             // `a/..` exists as soon as `a` does.
             if made.is_err() && !self.remote.is_directory(path)? {
@@ -379,7 +388,8 @@ impl Sftp {
                 Ok(()) => {}
                 Err(RemoteError::Engine(error)) => return Err(error.into()),
                 Err(error) => {
-                    eprintln!("remote setstat \"{shown}\": {error}");
+                    let call = if of_link { "lsetstat" } else { "setstat" };
+                    eprintln!("remote {call} \"{shown}\": {error}");
                     failed = true;
                 }
             }
@@ -601,13 +611,20 @@ fn below(here: &[u8], pattern: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The directory of an absolute path; empty for the root's.
+/// The directory of an absolute path; empty for the root's. Several slashes are as one.
 fn above(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    let parent = path.get(..slash.unwrap_or(0)).unwrap_or_default();
-    match parent {
-        b"" if path != b"/" => b"/",
-        parent => parent,
+    let without_slashes = |path: &'_ [u8]| {
+        let last = path.iter().rposition(|byte| *byte != b'/');
+        last.map_or(0, |last| last + 1)
+    };
+    let name_end = without_slashes(path);
+    let named = path.get(..name_end).unwrap_or_default();
+    let slash = named.iter().rposition(|byte| *byte == b'/');
+    let parent = named.get(..slash.unwrap_or(0)).unwrap_or_default();
+    match without_slashes(parent) {
+        0 if named.is_empty() => b"",
+        0 => b"/",
+        end => parent.get(..end).unwrap_or_default(),
     }
 }
 
@@ -696,6 +713,21 @@ fn perform_here(command: &SftpCommand) -> Result<(), CommandFailure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_directory_above_has_no_slashes_behind_it() {
+        for (path, parent) in [
+            ("/a/b", "/a"),
+            ("/a//b///", "/a"),
+            ("/a", "/"),
+            ("///a", "/"),
+            ("/", ""),
+            ("///", ""),
+            ("a/b", "a"),
+        ] {
+            assert_eq!(above(path.as_bytes()), parent.as_bytes(), "{path}");
+        }
+    }
 
     #[test]
     fn the_directory_s_own_name_is_no_pattern() {

@@ -35,7 +35,7 @@ pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
             (None, b'\\') => {
                 let word = word.get_or_insert_default();
                 match bytes.next() {
-                    None => return Err("Empty argument after a backslash"),
+                    None => return Err("Unterminated quoted argument"),
                     Some(next) => push_literal(word, next),
                 }
             }
@@ -99,6 +99,6 @@ mod tests {
     #[test]
     fn an_open_quote_is_an_error() {
         assert!(split(b"get \"a").is_err());
-        assert!(split(b"get a\\").is_err());
+        assert_eq!(split(b"get a\\"), Err("Unterminated quoted argument"));
     }
 }
