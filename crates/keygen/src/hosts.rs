@@ -211,6 +211,13 @@ fn old_path(path: &Path) -> PathBuf {
 
 /// Puts the new text in place; the old one stays under another name. Both are said with `-q`, too.
 fn replace(path: &Path, edited: &Edited) -> Result<(), KeygenFailure> {
+    // A new file in the place of `/dev/stdin` would be every program's standard input.
+    if path.starts_with("/dev") || path.starts_with("/proc") {
+        return Err(KeygenFailure::new(format!(
+            "{} cannot be replaced",
+            shown(path)
+        )));
+    }
     let old = old_path(path);
     let put = || -> io::Result<()> {
         let mode = path.metadata()?.permissions().mode() & 0o644;

@@ -25,7 +25,7 @@ use std::process::{Command, Stdio};
 
 use known_hosts::{
     damaged_known_hosts_are_not_rewritten, known_hosts_are_edited_alike,
-    the_keys_of_a_file_are_those_of_ssh_keygen,
+    the_keys_of_a_file_are_those_of_ssh_keygen, the_name_of_a_descriptor_is_not_replaced,
 };
 use named_tests::{named, run_named};
 
@@ -50,6 +50,7 @@ fn main() {
         named!(secrets_are_never_readable_by_others),
         named!(known_hosts_are_edited_alike),
         named!(damaged_known_hosts_are_not_rewritten),
+        named!(the_name_of_a_descriptor_is_not_replaced),
         named!(the_keys_of_a_file_are_those_of_ssh_keygen),
         named!(certificates::certificates_are_the_same),
         named!(certificates::certificate_options_are_checked),

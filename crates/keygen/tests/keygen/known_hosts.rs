@@ -95,6 +95,28 @@ pub(super) fn known_hosts_are_edited_alike(folder: &Folder) {
     }
 }
 
+/// `/dev/stdin` is every program's, and root could replace it.
+pub(super) fn the_name_of_a_descriptor_is_not_replaced(folder: &Folder) {
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", ""]);
+    let text = format!("alpha {}", folder.read("key.pub"));
+    for flags in [&["-H"][..], &["-R", "alpha"]] {
+        folder.write("kh5", &text);
+        let mut command = without_terminal(&std::env::current_exe().unwrap());
+        command
+            .env(SELF, "1")
+            .args(flags)
+            .args(["-f", "/proc/self/fd/0"]);
+        let input = std::fs::File::open(folder.path("kh5")).unwrap();
+        let output = command.stdin(input).output().unwrap();
+        assert_eq!(output.status.code(), Some(255));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.ends_with("/proc/self/fd/0 cannot be replaced\n"),
+            "{said}"
+        );
+    }
+}
+
 /// `-H` and `-R` replace a file only when every line of it is understood; `-F` finds whole lines only.
 pub(super) fn damaged_known_hosts_are_not_rewritten(folder: &Folder) {
     folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", "", "-C", "c"]);
