@@ -247,7 +247,6 @@ pub fn program_through(
         .args([program, "-F", "none", "-i"])
         .arg(&identity)
         .arg(option("Port", &port))
-        .arg(option("IdentitiesOnly", &"yes"))
         .arg(option(
             "UserKnownHostsFile",
             &scratch.join("known_hosts").display(),
@@ -257,6 +256,7 @@ pub fn program_through(
     // The first setting takes precedence.
     for (name, value) in [
         ("StrictHostKeyChecking", "accept-new"),
+        ("IdentitiesOnly", "yes"),
         ("IdentityAgent", "none"),
     ] {
         let given = format!("-o{name}=");

@@ -395,6 +395,8 @@ impl<'c> Authenticator<'c> {
         }
     }
 
+    /// True if the login begins with requests about keys: one was named and signs alone, or the last login at this server
+    /// was with one of the first.
     fn starts_with_a_key(&self) -> bool {
         let first = self
             .options
@@ -411,7 +413,8 @@ impl<'c> Authenticator<'c> {
                 _ => false,
             });
         first.is_some_and(|name| name == names::METHOD_PUBLICKEY)
-            && self.identities.front().is_some_and(Identity::begins)
+            && (self.identities.front().is_some_and(Identity::begins)
+                || self.knows_one_of_the_first())
     }
 
     /// After a refused key `none` counts as a failure, which may end the connection. OpenSSH and Fulmar accept it for an

@@ -83,6 +83,10 @@ impl Authenticator<'_> {
     /// ask the user to confirm one. Only a single key and the key of the last login are sent signed; the server is
     /// asked about others in the same flight.
     pub(super) fn send_early_requests(&mut self, early: &Early<'_>) -> Result<(), ClientError> {
+        let profile = early.strategy.profile();
+        self.flight.known = profile.and_then(|profile| profile.key.clone());
+        self.flight.expected_algorithms =
+            profile.and_then(|profile| profile.signature_algorithms.clone());
         if !self.starts_with_a_key() {
             return Ok(());
         }
@@ -94,10 +98,6 @@ impl Authenticator<'_> {
             Pipelining::Unknown => 1,
             Pipelining::InOrder | Pipelining::AfterLogin => MAX_CANDIDATES,
         };
-        let profile = early.strategy.profile();
-        self.flight.known = profile.and_then(|profile| profile.key.clone());
-        self.flight.expected_algorithms =
-            profile.and_then(|profile| profile.signature_algorithms.clone());
         self.send_keys(most)?;
         if self.flight.keys.back().is_some_and(|last| !last.is_query) {
             self.open_early(early, self.flight.ends_with_known)?;
@@ -115,7 +115,14 @@ impl Authenticator<'_> {
 
     /// True if the last login was with this key.
     fn is_known(&self, identity: &Identity) -> bool {
-        self.flight.known == Some(identity.fingerprint())
+        let known = self.flight.known.as_ref();
+        known.is_some_and(|known| *known == identity.fingerprint())
+    }
+
+    /// True if the last login was with one of the keys that go in the first flight.
+    pub(super) fn knows_one_of_the_first(&self) -> bool {
+        let mut first = self.identities.iter().take(MAX_CANDIDATES);
+        first.any(|identity| self.is_known(identity))
     }
 
     /// Sends questions about the first keys, up to the one that signs unasked.

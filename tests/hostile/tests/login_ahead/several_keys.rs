@@ -165,23 +165,31 @@ fn a_key_that_is_accepted_by_now_signs_where_the_known_one_is_refused() {
     ended(&outcome, 8);
 }
 
+/// A Fulmar agent with these keys, and the option that names it; `None` where there is no agent.
+fn agent_with(scratch: &Scratch, keys: &[PrivateKey]) -> Option<(RealAgent, String)> {
+    let agent = RealAgent::start_of(Kind::Fulmar, &[])?;
+    for (index, key) in keys.iter().enumerate() {
+        let text = keys::private_file::write_openssh(key, "k", None).expect("a key file");
+        let path = scratch.write(&format!("key{index}"), text.as_bytes());
+        private(&path);
+        let mut add = program(Kind::Fulmar, "add").expect("an ssh-add");
+        add.env("SSH_AUTH_SOCK", &agent.socket).arg("-q").arg(&path);
+        ended(&finish(&mut add, Input::Nothing), 0);
+    }
+    let option = format!("-oIdentityAgent={}", agent.socket.display());
+    Some((agent, option))
+}
+
 /// An agent may ask its user: it signs with its only key when the server has accepted it, and at once when the last login
 /// was with it.
 #[test]
 fn the_only_key_of_an_agent_is_asked_about_before_it_signs() {
-    let Some(agent) = RealAgent::start_of(Kind::Fulmar, &[]) else {
-        return;
-    };
     let scratch = Scratch::new();
     let key = PrivateKey::from_ed25519_seed(&[31; 32]);
-    let text = keys::private_file::write_openssh(&key, "k", None).expect("a key file");
-    let path = scratch.write("key", text.as_bytes());
-    private(&path);
-    let mut add = program(Kind::Fulmar, "add").expect("an ssh-add");
-    add.env("SSH_AUTH_SOCK", &agent.socket).arg("-q").arg(&path);
-    ended(&finish(&mut add, Input::Nothing), 0);
+    let Some((_agent, socket)) = agent_with(&scratch, std::slice::from_ref(&key)) else {
+        return;
+    };
     scratch.write("identity", key.public().to_line());
-    let socket = format!("-oIdentityAgent={}", agent.socket.display());
     let arguments = [&socket, ALIAS[0], ALIAS[1], ALIAS[2], ALIAS[3]];
     let outcome = client_at(&scratch, &arguments, |adversary| {
         exchange_as(adversary, OPENSSH, &Offer::default());
@@ -202,6 +210,52 @@ fn the_only_key_of_an_agent_is_asked_about_before_it_signs() {
         let all = ahead(adversary, OPENSSH, 6);
         assert_eq!(key_of(&all[1]), key.public().blob());
         grant(adversary);
+        serve_started(adversary, 0, 7);
+    });
+    ended(&outcome, 7);
+}
+
+/// Several keys of an agent that nobody named come after the question for the server's methods, and without it when the
+/// last login was with one of them.
+#[test]
+fn the_keys_of_an_agent_go_at_once_when_the_last_login_was_with_one() {
+    let scratch = Scratch::new();
+    let keys = [31, 32].map(|seed| PrivateKey::from_ed25519_seed(&[seed; 32]));
+    let Some((_agent, socket)) = agent_with(&scratch, &keys) else {
+        return;
+    };
+    scratch.write("identity", "no key\n");
+    let all = "-oIdentitiesOnly=no";
+    let arguments = [&socket, all, ALIAS[0], ALIAS[1], ALIAS[2], ALIAS[3]];
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(adversary, 2)), [5, 50]);
+        assert!(waits(adversary));
+        adversary.say(&accept());
+        adversary.send(&failure("publickey"));
+        for (key, is_accepted) in keys.iter().zip([false, true]) {
+            let question = adversary.expect(50);
+            assert_eq!(request_of(&question), (false, key.public().blob()));
+            match is_accepted {
+                true => accepts_key(adversary, key),
+                false => drop(adversary.send(&failure("publickey"))),
+            }
+        }
+        assert_eq!(key_of(&adversary.expect(50)), keys[1].public().blob());
+        adversary.say(&UserauthSuccess {});
+        take(adversary, 4);
+        serve_started(adversary, 0, 6);
+    });
+    ended(&outcome, 6);
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        let all = take(adversary, 7);
+        assert_eq!(numbers(&all), [5, 50, 50, 90, 98, 96, 80]);
+        assert_eq!(request_of(&all[1]), (false, keys[0].public().blob()));
+        assert_eq!(request_of(&all[2]), (true, keys[1].public().blob()));
+        adversary.say(&accept());
+        adversary.send(&failure("publickey"));
+        adversary.say(&UserauthSuccess {});
         serve_started(adversary, 0, 7);
     });
     ended(&outcome, 7);
