@@ -32,7 +32,7 @@ fn answer(prompt: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeygenFailure> {
         Err(PromptError::NoTerminal) => {
             eprint!("{prompt}");
             // As readpassphrase(3), which leaves the LF of a CR LF for the next question.
-            return read_until(&[b'\n', b'\r']);
+            return read_until(b"\n\r");
         }
         answered => answered,
     };

@@ -21,7 +21,11 @@ pub(super) fn fingerprints(
     form: FingerprintForm,
 ) -> Result<(), KeygenFailure> {
     let path = files::identity(identity)?;
-    let (name, file, too_open) = read_or_stdin(&path)?;
+    let GivenFile {
+        name,
+        bytes: file,
+        too_open,
+    } = read_or_stdin(&path)?;
     if private_file::is_private_key(&file) && path.as_os_str() != "-" {
         let public = files::KeyFile::of(&path, file, too_open)
             .described()
@@ -283,7 +287,9 @@ pub(super) fn certificates(
     hash: HashAlgorithm,
 ) -> Result<(), KeygenFailure> {
     let path = files::identity(identity)?;
-    let (name, file, _) = read_or_stdin(&path)?;
+    let GivenFile {
+        name, bytes: file, ..
+    } = read_or_stdin(&path)?;
     let mut valid = false;
     let mut failed = false;
     for (line, number) in file.split(|byte| *byte == b'\n').zip(1_usize..) {
@@ -426,23 +432,30 @@ pub(super) fn local_clock(time: CivilTime) -> Option<i64> {
     sys::time::local_to_seconds(time.year, time.month, time.day, clock)
 }
 
-/// The name and content of a file, or of standard input for `-`, and its mode if it is a file of this
-/// user that others can read.
-fn read_or_stdin(path: &Path) -> Result<(String, Zeroizing<Vec<u8>>, Option<u32>), KeygenFailure> {
+/// A file that the command line names, or standard input for `-`, in memory.
+struct GivenFile {
+    name: String,
+    bytes: Zeroizing<Vec<u8>>,
+    /// The mode of a file of this user that others can read.
+    too_open: Option<u32>,
+}
+
+fn read_or_stdin(path: &Path) -> Result<GivenFile, KeygenFailure> {
     let is_stdin = path.as_os_str() == "-";
     let read = || {
         let file = match is_stdin {
             true => sys::io::dup(sys::io::stdin()).map(std::fs::File::from)?,
             false => sys::file::open_named(path)?,
         };
-        let too_open = sys::file::too_open_for_a_key(&file)?;
-        let bytes = sys::file::read_file_bounded(&file, keys::known_hosts::MAX_FILE_BYTES)?;
-        Ok((Zeroizing::new(bytes), too_open))
+        let limit = keys::known_hosts::MAX_FILE_BYTES;
+        Ok(GivenFile {
+            name: match is_stdin {
+                true => "(stdin)".to_owned(),
+                false => shown(path),
+            },
+            too_open: sys::file::too_open_for_a_key(&file)?,
+            bytes: sys::file::read_file_bounded(&file, limit).map(Zeroizing::new)?,
+        })
     };
-    let (bytes, too_open) = read().map_err(|error| KeygenFailure::file(path, &error))?;
-    let name = match is_stdin {
-        true => "(stdin)".to_owned(),
-        false => shown(path),
-    };
-    Ok((name, bytes, too_open))
+    read().map_err(|error| KeygenFailure::file(path, &error))
 }
