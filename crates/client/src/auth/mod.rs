@@ -1,7 +1,7 @@
 //! User authentication: which method next, with which key or secret (RFC 4252, 4256).
 //!
 //! `proto` implements the messages and their order. [`pipelined`] sends what may be sent before the
-//! server's answers: questions about keys, and the signature of a single key or of the key of the last login.
+//! server's answers: the signature of a single key or of the first if the last login was with it, or questions.
 //! [`identity`] finds the keys; each method has a file. [`one_method`] is the login of a program that chooses the
 //! methods itself.
 

@@ -1,5 +1,5 @@
-//! Sends what a [`LoginStrategy`] permits before the server's answers: questions about keys, a request signed by a key
-//! that needs no user, and after it the session's channel. That saves up to four round trips.
+//! Sends what a [`LoginStrategy`] permits before the server's answers: a request signed by a key that needs no user and
+//! after it the session's channel, or questions about keys. That saves up to four round trips.
 
 use std::collections::VecDeque;
 
@@ -48,8 +48,8 @@ pub(super) struct Flight {
     known: Option<String>,
     /// Number of requests sent without an answer to an earlier one.
     requests: usize,
-    /// The last of them has the key of the last login.
-    ends_with_known: bool,
+    /// The login began with a signature of the key of the last one.
+    is_known: bool,
     /// The channel opened after them.
     pub(super) channel: Option<EarlyChannel>,
     /// A channel was opened, though it may be discarded.
@@ -80,8 +80,9 @@ impl Authenticator<'_> {
     /// Sends everything that may be pipelined; [`Authenticator::run`] handles the answers.
     ///
     /// A server counts each refused signature and ends the connection after a few (`MaxAuthTries`), and an agent may
-    /// ask the user to confirm one. Only a single key and the key of the last login are sent signed; the server is
-    /// asked about others in the same flight.
+    /// ask the user to confirm one. Only the first key is sent signed, and only if it is the single one or that of the
+    /// last login. Otherwise the server is asked about the first keys at once, and the first that it accepts signs: an
+    /// earlier key may have other rights than that of the last login.
     pub(super) fn send_early_requests(&mut self, early: &Early<'_>) -> Result<(), ClientError> {
         let profile = early.strategy.profile();
         self.flight.known = profile.and_then(|profile| profile.key.clone());
@@ -100,7 +101,7 @@ impl Authenticator<'_> {
         };
         self.send_keys(most)?;
         if self.flight.keys.back().is_some_and(|last| !last.is_query) {
-            self.open_early(early, self.flight.ends_with_known)?;
+            self.open_early(early, self.flight.is_known)?;
         }
         self.note_early();
         Ok(())
@@ -125,7 +126,7 @@ impl Authenticator<'_> {
         first.any(|identity| self.is_known(identity))
     }
 
-    /// Sends questions about the first keys, up to the one that signs unasked.
+    /// Sends the first key signed, or questions about the first keys.
     fn send_keys(&mut self, most: usize) -> Result<(), ClientError> {
         while self.flight.keys.len() < most
             && let Some(mut identity) = self.identities.pop_front()
@@ -135,11 +136,11 @@ impl Authenticator<'_> {
                 self.defer(identity);
                 continue;
             };
-            if !self.signs_unasked(&identity) {
+            if !self.flight.keys.is_empty() || !self.signs_unasked(&identity) {
                 self.send_query(&identity, algorithm)?;
                 self.has_sent(identity, algorithm, true);
             } else if let Some(algorithm) = self.send_signed(&mut identity)? {
-                self.flight.ends_with_known = self.is_known(&identity);
+                self.flight.is_known = self.is_known(&identity);
                 self.has_sent(identity, algorithm, false);
                 break;
             }
@@ -213,15 +214,11 @@ impl Authenticator<'_> {
     }
 
     /// What follows the end of a connection by "Too many authentication failures": the same keys fail again, unless the
-    /// server has accepted one, or the signature with the key of the last login was the one too many: a question may
-    /// count less.
+    /// server has accepted one.
     pub(super) fn retry_after_too_many(&self) -> RetryPolicy {
-        let flight = &self.flight;
-        let is_signature_left =
-            flight.ends_with_known && flight.requests > 1 && flight.keys.len() == 1;
-        match is_signature_left || !flight.accepted.is_empty() {
-            true => RetryPolicy::Safe(Caution::StepByStep),
-            false => RetryPolicy::NotNeeded,
+        match self.flight.accepted.is_empty() {
+            true => RetryPolicy::NotNeeded,
+            false => RetryPolicy::Safe(Caution::StepByStep),
         }
     }
 
