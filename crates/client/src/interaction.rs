@@ -34,14 +34,22 @@ pub trait Interaction {
     /// gave up.
     fn ask(&mut self, prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>>;
 
+    /// True if questions appear in a window, where text that is shown elsewhere is missed.
+    fn asks_in_a_window(&self) -> bool {
+        false
+    }
+
     /// As [`Interaction::ask`], after escaped text that ends with a newline and that the user must know to
-    /// answer. Whoever shows the prompt in a window shows the text there too.
+    /// answer.
     fn ask_about(
         &mut self,
         text: &str,
         prompt: &str,
         question: Question,
     ) -> Option<Zeroizing<Vec<u8>>> {
+        if self.asks_in_a_window() {
+            return self.ask(&format!("{text}{prompt}"), question);
+        }
         self.tell(text);
         self.ask(prompt, question)
     }

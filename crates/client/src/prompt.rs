@@ -161,18 +161,9 @@ impl Interaction for Prompter {
         }
     }
 
-    /// The askpass program gets the text with the prompt, as from OpenSSH: standard error may lead nowhere.
-    fn ask_about(
-        &mut self,
-        text: &str,
-        prompt: &str,
-        question: Question,
-    ) -> Option<Zeroizing<Vec<u8>>> {
-        if !question_relay::is_offered() && AskEnvironment::look().way() == AskVia::Askpass {
-            return self.ask(&format!("{text}{prompt}"), question);
-        }
-        self.tell(text);
-        self.ask(prompt, question)
+    /// An askpass program does: standard error may lead nowhere.
+    fn asks_in_a_window(&self) -> bool {
+        !question_relay::is_offered() && AskEnvironment::look().way() == AskVia::Askpass
     }
 
     fn tell(&mut self, text: &str) {

@@ -48,8 +48,6 @@ pub(super) struct Flight {
     known: Option<String>,
     /// Number of requests sent without an answer to an earlier one.
     requests: usize,
-    /// The login began with a signature of the key of the last one.
-    is_known: bool,
     /// The channel opened after them.
     pub(super) channel: Option<EarlyChannel>,
     /// A channel was opened, though it may be discarded.
@@ -100,8 +98,8 @@ impl Authenticator<'_> {
             Pipelining::InOrder | Pipelining::AfterLogin => MAX_CANDIDATES,
         };
         self.send_keys(most)?;
-        if self.flight.keys.back().is_some_and(|last| !last.is_query) {
-            self.open_early(early, self.flight.is_known)?;
+        if let Some(last) = self.flight.keys.back().filter(|last| !last.is_query) {
+            self.open_early(early, self.is_known(&last.identity))?;
         }
         self.note_early();
         Ok(())
@@ -131,16 +129,18 @@ impl Authenticator<'_> {
         while self.flight.keys.len() < most
             && let Some(mut identity) = self.identities.pop_front()
         {
-            identity.prepare();
             let Some(algorithm) = self.choose_algorithm(&identity) else {
                 self.defer(identity);
                 continue;
             };
-            if !self.flight.keys.is_empty() || !self.signs_unasked(&identity) {
+            let is_first = self.flight.keys.is_empty();
+            if is_first {
+                identity.prepare();
+            }
+            if !is_first || !self.signs_unasked(&identity) {
                 self.send_query(&identity, algorithm)?;
                 self.has_sent(identity, algorithm, true);
             } else if let Some(algorithm) = self.send_signed(&mut identity)? {
-                self.flight.is_known = self.is_known(&identity);
                 self.has_sent(identity, algorithm, false);
                 break;
             }
