@@ -92,7 +92,8 @@ impl ServerConfig {
             }
         }
         config.warnings = loader.warnings;
-        build::check(&config.global())?;
+        // A block of `Match all` is part of what every connection gets.
+        build::check(&config.where_conditions_are(&[vec![Criterion::All]]))?;
         Ok(config)
     }
 

@@ -551,6 +551,8 @@ fn complaints_name_every_bad_line() {
 #[test]
 fn combinations_that_cannot_work() {
     assert!(refusal("AuthorizedKeysCommand /bin/x\n").contains("AuthorizedKeysCommandUser"));
+    let in_a_block = "Match all\nAuthorizedKeysCommand /bin/x\n";
+    assert!(refusal(in_a_block).contains("AuthorizedKeysCommandUser"));
     assert!(refusal("AuthorizedKeysCommand x\n").contains("absolute path"));
     assert!(
         refusal("AuthorizedPrincipalsCommand /bin/x\n").contains("AuthorizedPrincipalsCommandUser")

@@ -207,6 +207,19 @@ pub(crate) const LISTED: &[Listed] = &[
     client("prints proxyusefdpass", "proxyjump *", Since("10.6")),
     client("refuses", "canonicalizepermittedcnames *", Since("10.6")),
     client("refuses", "-o user*", Since("10.6")),
+    client("takes", "hostbased* *mldsa*", Since("10.6")),
+    client(
+        "takes",
+        "forwardagent *; exitonforwardfailure yes",
+        Said("`-G` does not look for the socket that ForwardAgent names"),
+    ),
+    client(
+        "refuses",
+        "proxyjump *%h*",
+        Said("`-G` with `ProxyJump %h` are errors"),
+    ),
+    server("takes", "tcpkeepalive *", Since("10.6")),
+    server("prints debianbanner", "debianbanner *", Since("10.6")),
     server(
         "takes",
         "rdomain none",
