@@ -70,7 +70,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         Task::Kill { shell } => start::kill(shell).map(|()| 0),
         Task::Clean { of_any_host } => start::clean(of_any_host).map(|()| 0),
         Task::Version => {
-            eprintln!("Fulmar_{}", env!("CARGO_PKG_VERSION"));
+            eprintln!("{}", flags::VERSION);
             Ok(0)
         }
     };

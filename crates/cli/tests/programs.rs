@@ -51,6 +51,20 @@ fn help_is_output_and_no_error() {
     assert_eq!(run(&["scp", "x", "--help"]).status.code(), Some(1));
 }
 
+/// keychain looks for the word OpenSSH, other scripts for the number behind it.
+#[test]
+fn the_version_names_the_openssh_that_it_is_compatible_with() {
+    for program in ["ssh", "sshd", "agent"] {
+        let output = run(&[program, "-V"]);
+        assert_eq!(output.status.code(), Some(0), "{program}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        let words: Vec<&str> = text.trim_end().split(' ').collect();
+        assert!(words[0].starts_with("Fulmar_"), "{program}: {text}");
+        let rest = ["(compatible", "with", "OpenSSH_10.6)"];
+        assert_eq!(words[1..], rest, "{program}");
+    }
+}
+
 #[cfg(not(feature = "bench"))]
 #[test]
 fn a_program_that_the_build_lacks_is_refused_by_name() {

@@ -47,7 +47,7 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
     };
     match &flags.action {
         Action::Version => {
-            log::tell(&format!("{VERSION}\n"));
+            log::tell(&format!("{}\n", ::flags::VERSION));
             0
         }
         Action::Query(what) => query::print(what),

@@ -14,6 +14,14 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+/// What the programs print with `-V`: scripts look there for the word OpenSSH and for its version, to
+/// know what options they can use.
+pub const VERSION: &str = concat!(
+    "Fulmar_",
+    env!("CARGO_PKG_VERSION"),
+    " (compatible with OpenSSH_10.6)"
+);
+
 pub use tables::{
     ADD, AGENT, BENCH, COPY_ID, DEMO, EACH, INSTALL, KEYGEN, KEYSCAN, PROGRAMS, SCP, SFTP,
     SFTP_SERVER, SPEED, SSH, SSHD,

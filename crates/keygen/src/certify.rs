@@ -202,7 +202,7 @@ fn certificate_path(path: &Path) -> PathBuf {
 
 /// `-V`: an end, or `start:end`; absolute, or relative to now with a sign.
 pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), KeygenFailure> {
-    let bad = || KeygenFailure::new(format!("Invalid certificate life specification {text}"));
+    let bad = |what: &str| KeygenFailure::new(format!("Invalid {what} {text}"));
     let bad_time =
         |which: &str, text: &str| KeygenFailure::new(format!("Invalid {which} time \"{text}\""));
     let interval = text.split_once(':');
@@ -219,8 +219,10 @@ pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), KeygenF
             (after, before)
         }
         None => {
-            let after = text.strip_prefix('+').and_then(parse_interval);
-            let before = now.checked_add(after.ok_or_else(bad)?).ok_or_else(bad)?;
+            let length = text.strip_prefix('+').filter(|_| interval.is_none());
+            let length = length.ok_or_else(|| bad("certificate life specification"))?;
+            let before = relative(length).and_then(|length| now.checked_add(length));
+            let before = before.ok_or_else(|| bad("relative certificate life"))?;
             // The start of the current minute or the one before, for clocks that are slow.
             (now.saturating_sub(59) / 60 * 60, before)
         }
@@ -231,12 +233,17 @@ pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), KeygenF
     Ok((after, before))
 }
 
+/// Seconds, at most 68 years: a number that is longer by mistake would be for ever.
+fn relative(text: &str) -> Option<u64> {
+    parse_interval(text).filter(|&seconds| i32::try_from(seconds).is_ok())
+}
+
 fn point(text: &str, now: u64) -> Option<u64> {
     if let Some(interval) = text.strip_prefix('+') {
-        return now.checked_add(parse_interval(interval)?);
+        return now.checked_add(relative(interval)?);
     }
     if let Some(interval) = text.strip_prefix('-') {
-        return now.checked_sub(parse_interval(interval)?);
+        return now.checked_sub(relative(interval)?);
     }
     if let Some(hex) = text.strip_prefix("0x") {
         return u64::from_str_radix(hex, 16).ok();

@@ -186,7 +186,7 @@ fn revoke(
 fn key(line: &[u8], place: &str) -> Result<PresentedKey, KeygenFailure> {
     match public_file::parse_line(line) {
         Ok(file) => Ok(file.key),
-        Err(error) => Err(KeygenFailure::new(format!("{place}: invalid key: {error}"))),
+        Err(error) => Err(KeygenFailure::new(format!("{place}: {error}"))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fido::{Attestation, Credential, Enrollment, FidoError, Provider};
 use keys::{KeyType, PrivateKey, fingerprint};
+use sys::file::RewriteMode;
 use wire::Put;
 use zeroize::Zeroizing;
 
@@ -197,7 +198,8 @@ fn may_overwrite(options: &EnrollOptions<'_>) -> Result<bool, KeygenFailure> {
     console::confirm("Overwrite key in token (y/n)? ")
 }
 
-/// Writes the attestation of a new key, which a verifier checks against the challenge.
+/// Writes the attestation of a new key, which a verifier checks against the challenge. Only its owner reads
+/// the file: the certificate in it may name the one authenticator.
 pub(super) fn save_attestation(
     path: &Path,
     attestation: &Attestation,
@@ -211,7 +213,7 @@ pub(super) fn save_attestation(
     // Reserved flags, and a reserved string.
     out.put_u32(0);
     out.put_string(b"");
-    sys::file::rewrite(path, &out, files::PUBLIC).map_err(|error| {
+    sys::file::rewrite(path, &out, RewriteMode::Kept(0o600)).map_err(|error| {
         KeygenFailure::new(format!(
             "Unable to write attestation data to {}: {}",
             shown(path),
@@ -410,7 +412,23 @@ impl SecurityKeySigner {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn only_the_owner_reads_an_attestation() {
+        let path = std::env::temp_dir().join(format!("fulmar-attestation-{}", std::process::id()));
+        let attestation = Attestation {
+            certificate: b"certificate".to_vec(),
+            signature: b"signature".to_vec(),
+            authenticator_data: b"data".to_vec(),
+        };
+        save_attestation(&path, &attestation, true).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 
     #[test]
     fn the_file_of_a_resident_key_stays_in_its_directory() {

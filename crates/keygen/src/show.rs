@@ -315,7 +315,7 @@ pub(super) fn certificates(
                 failed = true;
             }
             Err(error) => {
-                eprintln!("{name}:{number}: invalid key: {error}");
+                eprintln!("{name}:{number}: {error}");
                 failed = true;
             }
         }

@@ -99,8 +99,14 @@ pub(super) fn certificate_options_are_checked(folder: &Folder) {
         ),
         (
             &["-V", "+99999999999999999999w"],
-            "Invalid certificate life specification +99999999999999999999w",
+            "Invalid relative certificate life +99999999999999999999w",
         ),
+        // 69 years.
+        (
+            &["-V", "+3600w"],
+            "Invalid relative certificate life +3600w",
+        ),
+        (&["-V", "-1d:+3600w"], "Invalid to time \"+3600w\""),
         (&["-z", "-5"], "Invalid serial number \"-5\""),
         (
             &["-t", "rsa-sha2-256"],

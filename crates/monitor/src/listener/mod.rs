@@ -148,7 +148,7 @@ impl ConfigOrigin {
 fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     let args = Args::parse(arguments).map_err(ListenerFailure::Usage)?;
     if args.mode == ListenerMode::Version {
-        eprintln!("Fulmar_{}", env!("CARGO_PKG_VERSION"));
+        eprintln!("{}", flags::VERSION);
         return Ok(0);
     }
     sys::io::ensure_stdio().map_err(text_of)?;
