@@ -51,7 +51,7 @@ fn help_is_output_and_no_error() {
     assert_eq!(run(&["scp", "x", "--help"]).status.code(), Some(1));
 }
 
-/// keychain looks for the word OpenSSH, other scripts for the number behind it.
+/// keychain looks for the word OpenSSH, other scripts for the number after it.
 #[test]
 fn the_version_names_the_openssh_that_it_is_compatible_with() {
     for program in ["ssh", "sshd", "agent"] {
