@@ -328,6 +328,46 @@ fn a_new_program_serves_on_where_the_new_configuration_cannot() {
     server.lets_in(&guest.name, &key);
 }
 
+/// By a reload, and where a new program goes on.
+#[test]
+fn a_port_that_stays_gets_a_wider_address_and_a_narrower_one() {
+    if !possible("addresses of one port") {
+        return;
+    }
+    let key = UserKey::new(12);
+    let guest = guest_with("", &key);
+    let server = server_of_a_copy(Config::default());
+    let (port, other) = (server.daemon.port, interop::scratch::free_port());
+    let host_key = interop::fixture::file("host_ed25519");
+    let text = Config::default().text(&host_key);
+    let answers = |address: &str, port: u16| TcpStream::connect((address, port)).is_ok();
+    for by_a_new_program in [false, true] {
+        let go_on_with = |lines: &str| {
+            server.rewrite_raw(&text.replace("ListenAddress 127.0.0.1", lines));
+            if by_a_new_program {
+                install(&server, copy_program);
+            }
+            server.hang_up();
+        };
+        go_on_with("ListenAddress 0.0.0.0");
+        let is_wide = until(LIMIT, || answers("127.0.0.2", port));
+        assert!(is_wide, "{by_a_new_program}: {}", server.daemon.log());
+        server.lets_in(&guest.name, &key);
+        go_on_with(&format!(
+            "DenyUsers {}\nListenAddress 127.0.0.1\nListenAddress 127.0.0.1:{other}",
+            guest.name
+        ));
+        let is_narrow = until(LIMIT, || !answers("127.0.0.2", port));
+        assert!(is_narrow, "{by_a_new_program}: {}", server.daemon.log());
+        let is_open = until(LIMIT, || {
+            answers("127.0.0.1", port) && answers("127.0.0.1", other)
+        });
+        assert!(is_open, "{by_a_new_program}: {}", server.daemon.log());
+        // With the rest of the configuration.
+        server.keeps_out(&guest.name, &key);
+    }
+}
+
 #[test]
 fn a_new_program_leaves_no_file_of_the_old_configuration() {
     if !possible("a program that is replaced") {
