@@ -511,6 +511,24 @@ fn the_service_manager_hears_readiness_reload_and_end() {
         "it goes on with the old one"
     );
     server.lets_in(&guest.name, &key);
+    // Too few descriptors for the processes of a new configuration, enough to read it.
+    server.rewrite(Config::new("MetricsFile /dev/null"));
+    server.hang_up();
+    assert!(next().starts_with("RELOADING=1\n"));
+    assert!(next().starts_with("READY=1\n"));
+    server.leaves_nothing_behind();
+    let can_limit = installed("prlimit").is_some();
+    for free in [3, 2, 1].into_iter().filter(|_| can_limit) {
+        let limit = limit_of_descriptors(pid, free);
+        server.hang_up();
+        assert!(next().starts_with("RELOADING=1\n"), "{free}");
+        assert!(next().starts_with("READY=1\n"), "{free}");
+        drop(limit);
+    }
+    if can_limit {
+        server.logs("stays in use: Too many open files");
+    }
+    server.lets_in(&guest.name, &key);
     // The roles do not get the variables of the service manager.
     let mut cat = Cat::start(server.ssh(&guest.name, &[&key]));
     for facts in server.processes() {
@@ -524,6 +542,27 @@ fn the_service_manager_hears_readiness_reload_and_end() {
     assert!(next().starts_with("STOPPING=1\n"));
     assert!(server.daemon.ends_within(LIMIT));
     cat.still_works();
+}
+
+/// Lets a process open this number of further descriptors, until the value is dropped.
+fn limit_of_descriptors(pid: u32, free: u64) -> impl Drop {
+    struct Limited(u32);
+    impl Drop for Limited {
+        fn drop(&mut self) {
+            limit(self.0, 1024);
+        }
+    }
+    fn limit(pid: u32, most: u64) {
+        let mut command = Command::new("prlimit");
+        command.args(["--pid", &pid.to_string(), &format!("--nofile={most}:")]);
+        let outcome = finish(&mut command);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    }
+    let open = Facts::of(pid).expect("its descriptors").descriptors;
+    let unused = (0_u32..).filter(|number| !open.contains_key(number));
+    let most = unused.zip(0..=free).last().expect("a number").0;
+    limit(pid, u64::from(most));
+    Limited(pid)
 }
 
 #[test]

@@ -135,9 +135,12 @@ impl Launch {
         })
     }
 
-    /// Returns what the `Launch` that replaces this one after a reload keeps.
-    pub(crate) fn into_kept(self) -> Kept {
-        self.kept
+    /// Copies what the `Launch` that replaces this one after a reload keeps; this one stays usable.
+    ///
+    /// # Errors
+    /// If a descriptor cannot be duplicated.
+    pub(crate) fn kept(&self) -> io::Result<Kept> {
+        self.kept.share()
     }
 
     /// The program that all processes of connections execute.
@@ -148,23 +151,6 @@ impl Launch {
     /// The pipe of the monitors' reports; `None` as long as no configuration asked for metrics.
     pub(super) fn reports(&self) -> Option<&OwnedFd> {
         self.kept.reports.as_ref().map(|(reader, _)| reader)
-    }
-
-    /// Returns a copy, so that the old one stays usable if a reload fails.
-    ///
-    /// # Errors
-    /// If a descriptor cannot be duplicated.
-    pub(crate) fn share(&self) -> io::Result<Self> {
-        Ok(Self {
-            kept: self.kept.share()?,
-            has_metrics: self.has_metrics,
-            start: sys::io::dup(&self.start)?,
-            private_keys: self.private_keys.clone(),
-            keep_stderr: self.keep_stderr,
-            oom_score: self.oom_score,
-            confinement: self.confinement.clone(),
-            greeting: self.greeting.clone(),
-        })
     }
 
     /// The early banner; `None` if each auth process sends its own.

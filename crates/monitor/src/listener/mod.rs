@@ -505,8 +505,8 @@ impl Reloader<'_> {
             trial.settle(&options.compression, self.log, LogLevel::Debug1)?;
         }
         let failed = |error: std::io::Error| error.to_string();
-        let kept = launch.share().map_err(failed)?.into_kept();
-        let launch = Launch::new(kept, &config, host_keys, self.shape);
+        let kept = launch.kept().map_err(failed)?;
+        let launch = Launch::new(kept, &config, host_keys, &self.shape);
         let launch = launch.map_err(failed)?;
         warn_about(&config, self.log);
         if sockets.iter().all(|socket| !socket.inherited) {
@@ -562,11 +562,11 @@ impl Reloads for Reloader<'_> {
     fn finish(
         &mut self,
         candidate: NewConfiguration,
-        launch: Launch,
+        launch: &Launch,
         mut sockets: Vec<Socket>,
-    ) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+    ) -> Result<Reloaded, Vec<Socket>> {
         let options = candidate.config.global();
-        let reloaded = self.replace(candidate, &launch, &mut sockets);
+        let reloaded = self.replace(candidate, launch, &mut sockets);
         if reloaded.is_ok() {
             // Scripts that wait for a restart delete the old file and wait for a new one.
             self.pid_file.renew(&options, self.args, self.log);
@@ -574,7 +574,7 @@ impl Reloads for Reloader<'_> {
         notify(sys::systemd::DaemonState::Ready, "serving");
         reloaded.map_err(|why| {
             self.keep(&why);
-            (launch, sockets)
+            sockets
         })
     }
 }

@@ -47,10 +47,10 @@ impl Site {
 /// Reloads as SIGHUP does, without a library to probe.
 fn reload(
     site: &Site,
-    launch: Launch,
+    launch: &Launch,
     sockets: Vec<Socket>,
     log: &Log,
-) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+) -> Result<Reloaded, Vec<Socket>> {
     let mut reloader = Reloader {
         source: &site.source,
         shape: &shape(),
@@ -61,7 +61,7 @@ fn reload(
     };
     match reloader.begin() {
         Some(candidate) => reloader.finish(candidate, launch, sockets),
-        None => Err((launch, sockets)),
+        None => Err(sockets),
     }
 }
 
@@ -95,15 +95,15 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one_whole() {
     let launch = site.launch(&log);
 
     site.write("MaxAuthTries 4");
-    let Ok(reloaded) = reload(&site, launch, sockets, &log) else {
+    let Ok(reloaded) = reload(&site, &launch, sockets, &log) else {
         panic!("{:?}", log.lines());
     };
     assert_eq!(reloaded.config.global().authentication.max_auth_tries, 4);
     assert_eq!(reloaded.sockets[0].address, address);
 
     site.write("MaxAuthTries 5\nNoSuchKeyword yes");
-    let kept = reload(&site, reloaded.launch, reloaded.sockets, &log);
-    let Err((launch, sockets)) = kept else {
+    let kept = reload(&site, &reloaded.launch, reloaded.sockets, &log);
+    let Err(sockets) = kept else {
         panic!("a bad file was taken");
     };
     assert_eq!(sockets[0].address, address);
@@ -119,7 +119,7 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one_whole() {
     // Missing host keys prevent the reload too.
     site.write("");
     std::fs::remove_file(site.directory.path().join("key")).unwrap();
-    assert!(reload(&site, launch, sockets, &log).is_err());
+    assert!(reload(&site, &reloaded.launch, sockets, &log).is_err());
 }
 
 /// Reloads whose probe of libraries runs until the file `gone` is deleted.
@@ -144,13 +144,13 @@ impl Reloads for Waiting<'_> {
     fn finish(
         &mut self,
         candidate: NewConfiguration,
-        launch: Launch,
+        _launch: &Launch,
         sockets: Vec<Socket>,
-    ) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+    ) -> Result<Reloaded, Vec<Socket>> {
         assert!(!self.gone.exists(), "nobody has waited");
         Ok(Reloaded {
             config: candidate.config,
-            launch,
+            launch: self.site.launch(self.log),
             sockets,
         })
     }

@@ -25,13 +25,13 @@ pub(crate) trait Reloads {
     /// reason.
     fn begin(&mut self) -> Option<NewConfiguration>;
 
-    /// Makes the new `Launch` and sockets. On failure, logs the reason and returns the old ones.
+    /// Makes the `Launch` that replaces `launch`, and the sockets. On failure, logs the reason and returns the old sockets.
     fn finish(
         &mut self,
         candidate: NewConfiguration,
-        launch: Launch,
+        launch: &Launch,
         sockets: Vec<Socket>,
-    ) -> Result<Reloaded, (Launch, Vec<Socket>)>;
+    ) -> Result<Reloaded, Vec<Socket>>;
 }
 
 /// A configuration that was read and is not in use yet.
@@ -100,18 +100,9 @@ impl Listener<'_> {
         candidate: NewConfiguration,
         reloads: &mut impl Reloads,
     ) -> io::Result<()> {
-        let launch = match self.launch.share() {
-            Ok(launch) => launch,
-            Err(error) => {
-                self.log.error(&format!(
-                    "reload failed, the old configuration stays in use: {error}"
-                ));
-                return Ok(());
-            }
-        };
         self.forget_sockets();
         let sockets = core::mem::take(&mut self.sockets);
-        match reloads.finish(candidate, launch, sockets) {
+        match reloads.finish(candidate, &self.launch, sockets) {
             Ok(reloaded) => {
                 // These clients have received a KEXINIT of the old configuration, which their
                 // monitors must use too.
@@ -122,10 +113,7 @@ impl Listener<'_> {
                 self.launch = reloaded.launch;
                 self.sockets = reloaded.sockets;
             }
-            Err((launch, sockets)) => {
-                self.launch = launch;
-                self.sockets = sockets;
-            }
+            Err(sockets) => self.sockets = sockets,
         }
         self.begin_to_measure(sys::time::monotonic_ms());
         // Pre-forked monitors have the old configuration; closing their sockets ends them.
