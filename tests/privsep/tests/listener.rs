@@ -742,7 +742,7 @@ fn a_fault_of_our_own_is_not_the_clients() {
     let key = UserKey::new(16);
     let guest = guest_with("", &key);
     // A separate /run, so that the empty directory is invalid for this server only.
-    let script = "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$0\" \"$@\"";
+    let script = "mount -t tmpfs none /run && exec \"$0\" \"$@\"";
     let separate = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script]);
@@ -759,7 +759,7 @@ fn a_fault_of_our_own_is_not_the_clients() {
         command
     });
     server.lets_in(&guest.name, &key);
-    let run = format!("/proc/{}/root/run/sshd", server.daemon.pid());
+    let run = format!("/proc/{}/root/run/fulmar-empty", server.daemon.pid());
     let stranger = Path::new(&run).join("stranger");
     fs::write(&stranger, "").expect("a file in the empty directory");
     let outcome = server.run_command(&guest.name, &key, "echo in");

@@ -14,7 +14,7 @@ use interop::report::skipped;
 use interop::scratch::until;
 use interop::terminal::Terminal;
 use privsep_tests::facts::Facts;
-use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, finish, guest_with, possible};
+use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, binary, finish, guest_with, possible};
 use sys::signals::Signal;
 
 /// Terminals at once.
@@ -309,6 +309,66 @@ fn the_recorder_is_out_of_the_users_reach_and_the_session_ends_with_it() {
     assert!(until(LIMIT, ended), "{}", server.daemon.log());
     server.logs("the recording is not complete: its recorder ended");
     server.leaves_nothing_behind();
+}
+
+/// As OpenSSH's service removes its own when it is stopped.
+#[test]
+fn the_empty_directory_may_be_removed_under_a_running_server() {
+    if !possible("an empty directory that is removed") {
+        return;
+    }
+    let separate = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]);
+        command
+    };
+    if finish(&mut separate("mount -t tmpfs none /run")).status != 0 {
+        skipped("an empty directory that is removed", &"no mount namespaces");
+        return;
+    }
+    let key = UserKey::new(107);
+    let guest = guest_with("", &key);
+    let recordings = Recordings::new("removed");
+    let line = recordings.line();
+    let config = Config::new(&line);
+    let script = "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$0\" \"$@\"";
+    let server = Sshd::start_with(config, |_, _| {
+        let mut command = separate(script);
+        command.arg(binary());
+        command
+    });
+    let run = PathBuf::from(format!("/proc/{}/root/run", server.daemon.pid()));
+    let remove = |name: &str| fs::remove_dir(run.join(name)).expect(name);
+    remove("sshd");
+    server.lets_in(&guest.name, &key);
+    remove("fulmar-empty");
+    server.lets_in(&guest.name, &key);
+    assert!(!run.join("sshd").exists());
+    // A connection from before gets a recorder.
+    let socket = server.daemon.scratch().join("master");
+    let mut master = server.ssh(&guest.name, &[&key]);
+    master.arg("-MNS").arg(&socket).arg("127.0.0.1");
+    let mut master = Ended(master.stdin(Stdio::null()).spawn().expect("ssh"));
+    assert!(until(LIMIT, || socket.exists()), "{}", server.daemon.log());
+    remove("fulmar-empty");
+    let mut passenger = server.ssh(&guest.name, &[&key]);
+    passenger.arg("-S").arg(&socket);
+    let outcome = finish(passenger.args(["-tt", "127.0.0.1", "echo here"]));
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    assert!(matches!(master.0.try_wait(), Ok(None)), "it goes on");
+    drop(master);
+    let file = recordings.only(&server);
+    assert_eq!(Replay::of(&file).shown.trim_end(), "here");
+}
+
+/// A client that is ended.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

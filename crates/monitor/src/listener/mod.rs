@@ -402,7 +402,7 @@ fn listen(
     let pid_file = PidFile::write(&options, args, log);
     let mut reloader = Reloader {
         source,
-        shape: &shape,
+        shape: shape.clone(),
         args,
         origin: origin.as_ref().ok(),
         pid_file,
@@ -458,7 +458,7 @@ fn notify(state: sys::systemd::DaemonState, status: &str) {
 /// use.
 struct Reloader<'a> {
     source: &'a ConfigOrigin,
-    shape: &'a Shape,
+    shape: Shape,
     args: &'a Args,
     /// `None` if the system does not tell where this program is.
     origin: Option<&'a Origin>,
@@ -474,8 +474,12 @@ impl Reloader<'_> {
         ));
     }
 
-    fn candidate(&self) -> Result<NewConfiguration, String> {
+    fn candidate(&mut self) -> Result<NewConfiguration, String> {
         let mut config = self.source.load().map_err(|error| error.to_string())?;
+        if self.shape.confinement.is_some() {
+            // The directory may have been removed, or the user.
+            self.shape.confinement = Some(Confinement::find()?);
+        }
         let confinement = self.shape.confinement.as_ref();
         gss_probe::probe(&mut config, confinement.map(|each| each.ids), self.log);
         let options = config.global();

@@ -53,7 +53,7 @@ fn reload(
 ) -> Result<Reloaded, Vec<Socket>> {
     let mut reloader = Reloader {
         source: &site.source,
-        shape: &shape(),
+        shape: shape(),
         args: &Args::parse(Vec::new()).unwrap(),
         origin: None,
         pid_file: PidFile(None),

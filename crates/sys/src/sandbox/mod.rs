@@ -41,7 +41,7 @@ pub enum Confinement {
     /// For a process started as root: the root directory becomes `directory` (empty, owned by root,
     /// not writable by others), and the process changes to `user`.
     EmptyRoot {
-        /// The directory, usually below /run.
+        /// The directory, usually below /run. It is made if it is missing.
         directory: PathBuf,
         /// A user without rights of its own, in no group but its primary group.
         user: Credentials,
@@ -211,9 +211,17 @@ fn check_single_thread() -> io::Result<()> {
     }
 }
 
-/// Checks the directory through its descriptor, and enters it through the same descriptor.
+/// Checks the directory through its descriptor, and enters it through the same descriptor. Makes it if it is missing: it may
+/// have been removed since the server has started.
 fn enter_empty_root(directory: &Path) -> io::Result<()> {
-    let fd = crate::file::open_directory(directory)?;
+    let fd = match crate::file::open_directory(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Another process may make it at the same time, and what it is, is checked below.
+            let _ = rustix::fs::mkdir(directory, rustix::fs::Mode::from_raw_mode(0o755));
+            crate::file::open_directory(directory)?
+        }
+        opened => opened?,
+    };
     let file = std::fs::File::from(fd);
     let metadata = file.metadata()?;
     if metadata.uid() != 0 || metadata.mode() & 0o022 != 0 {
