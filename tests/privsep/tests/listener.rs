@@ -183,6 +183,9 @@ fn on_sighup_the_new_program_goes_on_and_nothing_is_lost() {
             server.daemon.log()
         );
         server.lets_in(&guest.name, &key);
+        // The name in ps, by which service managers and scripts know it.
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).expect("its name");
+        assert_eq!(name, "fulmar\n");
     }
     before.still_works();
     for old in old {
@@ -232,10 +235,18 @@ fn a_new_program_that_does_not_accept_the_configuration_takes_no_place() {
     });
     server.hang_up();
     server.logs("cannot execute: it is a script");
+    // One that accepts everything and serves nobody.
+    install(&server, |path| {
+        let copied = Command::new("cp").arg("/bin/true").arg(path).status();
+        assert!(copied.expect("cp").success());
+    });
+    server.hang_up();
+    server.logs("the old one stays: it is not Fulmar: -V says \"\"");
+    server.lets_in(&guest.name, &key);
     server.rewrite(Config::new("Nonsense yes\n"));
     install(&server, copy_program);
     server.hang_up();
-    assert!(until(LIMIT, || times() == 4), "{}", server.daemon.log());
+    assert!(until(LIMIT, || times() == 5), "{}", server.daemon.log());
     server.lets_in(&guest.name, &key);
     assert!(program_of(pid).ends_with("(deleted)"));
     server.rewrite(Config::default());
@@ -295,10 +306,7 @@ fn a_new_program_that_cannot_be_executed_after_its_check_changes_nothing() {
     let masks = || ["SigIgn", "SigBlk", "SigCgt"].map(|name| mask_of(pid, name));
     let before = masks();
     assert_ne!(before[0] & PIPE_BIT, 0);
-    install(&server, |path| {
-        let copied = Command::new("cp").arg("/bin/true").arg(path).status();
-        assert!(copied.expect("cp").success());
-    });
+    install(&server, copy_program);
     inside(&["umount", "-l", "/proc"]);
     server.hang_up();
     server.logs("the old configuration stays in use: /");

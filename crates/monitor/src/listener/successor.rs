@@ -3,7 +3,8 @@
 //! have begun with. What the listener alone knows begins anew: penalties, the places of MaxStartups that are taken, and the
 //! metrics. A connection whose PROXY header has not come is closed.
 //!
-//! The new program first checks the configuration (`-t`). If it does not accept it, or cannot be executed, the old one goes on.
+//! The new program must be Fulmar (`-V`), and first checks the configuration (`-t`). If it does not accept it, or cannot be
+//! executed, the old one goes on.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,8 +24,10 @@ use super::sockets::Socket;
 const SOCKETS: &str = "FULMAR_SSHD_SOCKETS";
 /// The directory in which the server was started: relative paths of its command line are there.
 const DIRECTORY: &str = "FULMAR_SSHD_DIRECTORY";
-/// Longest check of the configuration by the new program; no connection is accepted meanwhile.
+/// Longest check of the new program and of the configuration by it; no connection is accepted meanwhile.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
+/// What `sshd -V` of Fulmar begins with.
+pub(super) const VERSION_BEGIN: &str = "Fulmar_";
 /// Most text of a failed check that is logged, bytes.
 const MAX_SAID: usize = 4096;
 
@@ -50,11 +53,21 @@ impl Handover {
             return Ok(None);
         }
         let sockets = words.map(socket_of).collect::<io::Result<Vec<_>>>()?;
+        keep_name();
         let directory = std::env::var_os(DIRECTORY).unwrap_or_else(|| "/".into());
         Ok(Some(Self {
             sockets,
             directory: directory.into(),
         }))
+    }
+}
+
+/// Gives this process the name that it had: the kernel has named it after the path by which it was executed, a descriptor's
+/// number. The name is what `ps -C`, `pgrep -x` and `systemctl status` know it by.
+fn keep_name() {
+    let first = std::env::args_os().next().map(PathBuf::from);
+    if let Some(name) = first.as_deref().and_then(Path::file_name) {
+        let _ = sys::process::set_name(&name.to_string_lossy());
     }
 }
 
@@ -146,13 +159,27 @@ impl Origin {
         Ok(None)
     }
 
-    /// Lets the new program check the configuration.
+    /// Asks the new program whether it is Fulmar, and lets it check the configuration. Another program could accept every
+    /// configuration, and serve nobody.
     fn check(&self, program: &SelfExe) -> io::Result<()> {
+        let end = Instant::now() + CHECK_LIMIT;
+        let version = self.ask(program, "-V", end)?;
+        if !version.starts_with(VERSION_BEGIN) {
+            let version = version.lines().next().unwrap_or_default();
+            return Err(io::Error::other(format!(
+                "it is not Fulmar: -V says {version:?}"
+            )));
+        }
+        self.ask(program, "-t", end).map(drop)
+    }
+
+    /// Runs the new program with one more argument, until `end` at most; returns what it has said if it succeeds.
+    fn ask(&self, program: &SelfExe, argument: &str, end: Instant) -> io::Result<String> {
         let (reader, writer) = sys::io::pipe()?;
         let mut command: ChildCommand = program.command()?;
         command
             .args(&self.words)
-            .arg("-t")
+            .arg(argument)
             .inherit_env()
             // It may have been removed since.
             .current_dir_or_root(&self.directory)
@@ -165,22 +192,21 @@ impl Origin {
             _ => error.into(),
         })?;
         drop(command);
-        let (status, said) = outcome_of(&mut child, &reader, CHECK_LIMIT)?;
-        if status.is_success() {
-            return Ok(());
-        }
+        let (status, said) = outcome_of(&mut child, &reader, end)?;
         let said = String::from_utf8_lossy(&said);
+        if status.is_success() {
+            return Ok(said.into_owned());
+        }
         Err(io::Error::other(format!("{status}: {}", said.trim_end())))
     }
 }
 
-/// How the check ended and what it has said. It is killed when the time is over.
+/// How the check ended and what it has said. It is killed at `end`.
 fn outcome_of(
     child: &mut Child,
     pipe: &OwnedFd,
-    limit: Duration,
+    end: Instant,
 ) -> io::Result<(ExitStatus, Vec<u8>)> {
-    let end = Instant::now() + limit;
     // A program that has closed the pipe may go on.
     let said = read_until(pipe, end).and_then(|said| wait_until(child.pidfd(), end).map(|()| said));
     if said.is_err() {
@@ -274,7 +300,8 @@ mod tests {
             .fd(writer, 2);
         let mut child = command.spawn().unwrap();
         drop(command);
-        let error = outcome_of(&mut child, &reader, Duration::from_millis(300)).unwrap_err();
+        let end = Instant::now() + Duration::from_millis(300);
+        let error = outcome_of(&mut child, &reader, end).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let killed = ExitStatus::Signaled {
             signal: Signal::KILL,
