@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 /// All tests that it may name: those of this crate and of the crates in the document.
-const PLACES: [&str; 18] = [
+const PLACES: [&str; 19] = [
     "crates/sys/src/process",
     "tests/privsep/tests",
+    "tests/privsep/tests/listener",
     "crates/privsep/src",
     "crates/sys/tests/roles",
     "crates/server/tests/chain",
