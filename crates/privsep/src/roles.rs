@@ -9,6 +9,12 @@ pub const ROLE_MONITOR: &str = "sshd-monitor";
 pub const ROLE_AUTH: &str = "sshd-auth";
 /// First argument of the session process, which serves a client after its login.
 pub const ROLE_SESSION: &str = "sshd-session";
+/// The name of the monitor and the session process in `ps`, with which their titles begin: as of OpenSSH's process for a
+/// connection, since 9.8. Scripts look for it above a command.
+pub const PROCESS_NAME: &str = "sshd-session";
+/// Second argument of the monitor and the session process: room for their titles, which are written over the arguments. A
+/// name of 32 letters fits, with a terminal.
+pub const TITLE_ROOM: &str = "                                                ";
 /// First argument of a reader, which reads what the listener needs to know and must not read: the
 /// PROXY headers of load balancers, and requests for metrics. Its further arguments are the empty
 /// directory, uid and gid of its sandbox; none when not started as root.

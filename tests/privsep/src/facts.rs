@@ -13,7 +13,9 @@ pub struct Facts {
     pub pid: u32,
     status: String,
     limits: String,
-    /// Its arguments, as `ps` shows them; NUL bytes are spaces.
+    /// Its name, as `ps -o comm` shows it.
+    pub name: String,
+    /// Its arguments, as `ps` shows them, without spaces at the end; NUL bytes are spaces.
     pub command_line: String,
     /// Its environment at execution.
     pub environment: Vec<String>,
@@ -69,7 +71,8 @@ impl Facts {
             pid,
             status: text("status")?,
             limits: text("limits")?,
-            command_line: text("cmdline")?.trim_end_matches('\0').replace('\0', " "),
+            name: text("comm")?.trim_end().to_owned(),
+            command_line: text("cmdline")?.replace('\0', " ").trim_end().to_owned(),
             environment: text("environ")?
                 .split('\0')
                 .filter(|entry| !entry.is_empty())

@@ -396,14 +396,16 @@ fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
         assert_eq!(facts.root.to_str(), Some("/"));
     }
     assert_eq!(live.command.owner, uid);
-    // The names in ps: the user, and nothing else about the connection.
-    for (facts, before) in [(&live.session, "fulmar: "), (&live.monitor_after, "sshd: ")] {
-        // A long name is cut to the space of the original arguments.
-        let shown = facts.command_line.strip_prefix(before).expect("a title");
-        let name = shown.split(' ').next().unwrap_or_default();
-        assert!(name.len() > 3 && guest.name.starts_with(name), "{facts:?}");
+    // What ps shows: the user, and nothing else about the connection.
+    let title = |after: &str| format!("sshd-session: {after}");
+    let of_user = |after: &str| title(&format!("{}{after}", guest.name));
+    assert_eq!(live.monitor_before.command_line, title("[accepted]"));
+    assert_eq!(live.monitor_after.command_line, of_user(" [postauth]"));
+    assert_eq!(live.session.command_line, of_user("@notty"));
+    for facts in [&live.monitor_before, &live.monitor_after, &live.session] {
+        assert_eq!(facts.name, "sshd-session");
     }
-    assert_eq!(live.monitor_before.command_line, "sshd: [accepted]");
+    assert_eq!(live.auth.name, "sshd-auth");
     client.still_works();
     drop(client);
     drop(_held);

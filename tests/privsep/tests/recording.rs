@@ -287,7 +287,13 @@ fn the_recorder_is_out_of_the_users_reach_and_the_session_ends_with_it() {
     let program = process("sleep 600").expect("the command");
     let is_terminal = |target: &String| target.starts_with("/dev/pts/");
     assert!(program.descriptors.values().all(is_terminal), "{program:?}");
-    let session_process = process("fulmar: ").expect("the session process");
+    let tty = program.descriptors.get(&1).expect("its terminal");
+    let title = format!(
+        "sshd-session: {}@{}",
+        guest.name,
+        tty.trim_start_matches("/dev/")
+    );
+    let session_process = process(&title).expect("the session process");
     assert_eq!(session_process.owner, 0, "not dumpable");
     let (pid, session_pid) = (recorder.pid, session_process.pid);
     let tries = format!(
@@ -301,7 +307,6 @@ fn the_recorder_is_out_of_the_users_reach_and_the_session_ends_with_it() {
     // After its end nothing more is shown: the next output ends the session.
     let handle = sys::process::PidFd::open(i32::try_from(pid).expect("a pid")).expect("it");
     handle.signal(Signal::KILL).expect("a signal to it");
-    let tty = program.descriptors.get(&1).expect("its terminal");
     let ended = || {
         let _ = fs::write(tty, "more\n");
         matches!(session.try_wait(), Ok(Some(_)))

@@ -32,7 +32,7 @@ fn waiting(server: &Sshd) -> Vec<Pair> {
     let all = server.processes();
     let sandboxed = |facts: &&Facts| facts.number("Seccomp") == 2;
     all.iter()
-        .filter(|facts| facts.command_line == "sshd: [waiting]")
+        .filter(|facts| facts.command_line == "sshd-session: [waiting]")
         .filter_map(|monitor| {
             let auth = all
                 .iter()

@@ -123,7 +123,7 @@ fn listens(pid: u32, address: SocketAddr) -> bool {
 /// Whether this is a process of our server that waits for a connection to come (PreauthSpares).
 fn waits(pid: u32) -> bool {
     let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    title.starts_with(b"sshd: [waiting]")
+    title.starts_with(b"sshd-session: [waiting]")
 }
 
 /// A process and all below it, as they are now, without those that wait for connections to come.

@@ -30,7 +30,7 @@ impl SessionProcess {
         let (ours, theirs) = sys::socket::stream_pair()?;
         let mut command = executable.command()?;
         command
-            .args(["fulmar", roles::ROLE_SESSION])
+            .args(["fulmar", roles::ROLE_SESSION, roles::TITLE_ROOM])
             .env("PATH", super::PATH)
             // The monitor's standard input is /dev/null.
             .fd_shared(sys::io::stdin(), 0)

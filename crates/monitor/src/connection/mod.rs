@@ -72,6 +72,7 @@ pub(crate) const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
 #[must_use]
 pub fn monitor_main() -> i32 {
     sys::signals::began_with_defaults();
+    let _ = sys::process::set_name(roles::PROCESS_NAME);
     let mut handed = match Handed::read() {
         Ok(handed) => handed,
         Err(error) => {
@@ -212,6 +213,11 @@ struct LoggedIn<'log> {
     process: Option<SessionProcess>,
 }
 
+/// Shows in `ps` whom this process serves, in the words of OpenSSH 10.6.
+fn show_title(what: &str) {
+    let _ = sys::process::set_title(&format!("{}: {what}", roles::PROCESS_NAME));
+}
+
 /// Serves a connection until a login. Returns `None` if nobody has logged in; the listener has then
 /// received the news. Never inlined, so that its stack memory is free during the session.
 #[inline(never)]
@@ -227,7 +233,7 @@ fn log_in<'log>(
         inherited.tell(ConnectionNews::Refused);
         return Ok(None);
     }
-    let _ = sys::process::set_title("sshd: [accepted]");
+    show_title("[accepted]");
     let greeted = inherited.greeted.take();
     let (mut auth, socket) = inherited
         .start_auth(
@@ -304,7 +310,7 @@ fn log_in<'log>(
     let Some(account) = user.account().cloned() else {
         return Err("login without an account".to_owned());
     };
-    let _ = sys::process::set_title(&format!("sshd: {} [priv]", privsep::log_text(&user.name)));
+    show_title(&format!("{} [postauth]", privsep::log_text(&user.name)));
     Ok(Some(Box::new(LoggedIn {
         proof,
         user,

@@ -110,7 +110,7 @@ impl Handed {
             _ => {
                 let auth = start_auth(&start, &executable, options, None, log)
                     .map_err(|error| format!("starting the auth process: {error}"))?;
-                let _ = sys::process::set_title("sshd: [waiting]");
+                super::show_title("[waiting]");
                 if options.authentication.use_pam {
                     // If libpam cannot be loaded, the login reports it.
                     let _ = sys::pam::preload();

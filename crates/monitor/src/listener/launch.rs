@@ -208,7 +208,7 @@ impl Launch {
         let keys = self.key_pipe(connection)?;
         let mut command = self.kept.executable.command()?;
         command
-            .args(["fulmar", roles::ROLE_MONITOR])
+            .args(["fulmar", roles::ROLE_MONITOR, roles::TITLE_ROOM])
             .env("PATH", PATH)
             .without_stdio()
             .fd(news, roles::MONITOR_NEWS_FD)

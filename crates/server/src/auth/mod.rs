@@ -31,6 +31,7 @@ use start::{AuthProcessStart, Begun};
 /// Runs the role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
 #[must_use]
 pub fn auth_main() -> i32 {
+    let _ = sys::process::set_name(roles::ROLE_AUTH);
     let rpc = match sys::io::inherited(roles::RPC_FD) {
         Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {

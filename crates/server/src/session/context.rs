@@ -12,7 +12,7 @@ use config::server::{ServerOptions, UserEnvironment};
 use privsep::SessionGrant;
 
 use super::environment::{self, EnvironmentFiles};
-use super::text;
+use super::{text, title};
 use crate::log::Logger;
 use crate::rpc::Rpc;
 
@@ -43,6 +43,8 @@ pub(super) struct Context<'a> {
     pub(super) is_walled: Cell<bool>,
     /// Network interfaces of the client's tunnels, for SSH_TUNNEL.
     pub(super) tunnels: RefCell<Vec<String>>,
+    /// Paths of the terminals of all channels.
+    pub(super) terminals: RefCell<Vec<String>>,
 }
 
 impl Context<'_> {
@@ -51,6 +53,11 @@ impl Context<'_> {
         let serial = self.next_serial.get();
         self.next_serial.set(serial + 1);
         serial
+    }
+
+    /// Shows in `ps` the terminals that the user has; to be called where that changes, and where a command begins without one.
+    pub(super) fn show_terminals(&self) {
+        title::show(&self.grant.user, Some(&self.terminals.borrow()));
     }
 
     /// `USER from ADDRESS port PORT`, for log lines.

@@ -29,6 +29,7 @@ mod stdio;
 mod takeover;
 mod terminal;
 mod text;
+mod title;
 mod token;
 mod x11;
 
@@ -45,6 +46,7 @@ use crate::rpc::{Rpc, RpcError};
 #[must_use]
 pub fn session_main() -> i32 {
     sys::signals::began_with_defaults();
+    let _ = sys::process::set_name(roles::PROCESS_NAME);
     let rpc = match sys::io::inherited(roles::RPC_FD) {
         Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {

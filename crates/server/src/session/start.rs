@@ -17,7 +17,7 @@ use wire::message::reason;
 
 use super::context::{AuthInfoFile, Context};
 use super::serve::{GOODBYE, Serve};
-use super::{SessionError, Who, accelerate, chroot, text};
+use super::{SessionError, Who, accelerate, chroot, text, title};
 use crate::log::Logger;
 use crate::rpc::Rpc;
 use crate::transport;
@@ -84,7 +84,7 @@ pub(super) fn begin(
         user: grant.user.clone(),
         peer: format!("{} port {}", grant.remote_address, grant.remote_port),
     };
-    let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
+    title::show(&grant.user, None);
     let quirks = driver.connection().peer_quirks();
     let links_by_draft =
         quirks.links_by_draft && !driver.connection().our_version().contains("OpenSSH");
@@ -116,6 +116,7 @@ pub(super) fn begin(
         agent_socket: OnceCell::new(),
         is_walled: Cell::new(false),
         tunnels: RefCell::new(Vec::new()),
+        terminals: RefCell::new(Vec::new()),
     });
     Ok((Serve::new(driver, context), log, who))
 }

@@ -58,6 +58,8 @@ impl Terminal {
             terminal.release(context);
             return Err(error.into());
         }
+        context.terminals.borrow_mut().push(terminal.path.clone());
+        context.show_terminals();
         Ok(terminal)
     }
 
@@ -174,6 +176,11 @@ impl Terminal {
         drop(self.master);
         drop(self.slave);
         drop(self.recorder);
+        context
+            .terminals
+            .borrow_mut()
+            .retain(|path| *path != self.path);
+        context.show_terminals();
         if self.is_monitors && context.rpc.send(&PtyRelease { tty: self.path }).is_err() {
             context
                 .log

@@ -101,7 +101,10 @@ impl SessionChannel {
     ) -> io::Result<()> {
         let ends = match &mut self.terminal {
             Some(terminal) => terminal.ends(),
-            None => stdio::pipes(),
+            None => {
+                context.show_terminals();
+                stdio::pipes()
+            }
         };
         let (end, ours) = match ends {
             Ok(ends) => ends,
@@ -183,6 +186,7 @@ impl SessionChannel {
         context: &Context<'_>,
     ) -> bool {
         self.log_start(wanted, context);
+        context.show_terminals();
         reply(driver, self.id, want_reply, true);
         self.serial = context.serial();
         self.signals_refused = true;
