@@ -27,7 +27,7 @@ const DIRECTORY: &str = "FULMAR_SSHD_DIRECTORY";
 /// Longest check of the new program and of the configuration by it; no connection is accepted meanwhile.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// What `sshd -V` of Fulmar begins with.
-pub(super) const VERSION_BEGIN: &str = "Fulmar_";
+const VERSION_BEGIN: &str = "Fulmar_";
 /// Most text of a failed check that is logged, bytes.
 const MAX_SAID: usize = 4096;
 
