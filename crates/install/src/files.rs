@@ -156,8 +156,14 @@ impl InstallPlan {
         let remove = format!("fulmar install --remove{}", settings.places());
         let mut start = String::new();
         if HAS_SERVER && settings.root == Path::new("/") && !settings.replace_openssh {
+            let disable = match enabled_openssh_units(settings) {
+                units if settings.replace_sshd && !units.is_empty() => {
+                    format!("systemctl disable {} && ", units.join(" "))
+                }
+                _ => String::new(),
+            };
             start = format!(
-                "To start the server on {port}: systemctl daemon-reload && systemctl enable --now fulmar-sshd\n"
+                "To start the server on {port}: systemctl daemon-reload && {disable}systemctl enable --now fulmar-sshd\n"
             );
         }
         format!(
@@ -166,6 +172,17 @@ impl InstallPlan {
             links.display()
         )
     }
+}
+
+/// OpenSSH's units that the next start of the machine would start, too.
+pub(super) fn enabled_openssh_units(settings: &InstallSettings) -> Vec<&'static str> {
+    let is_enabled = |unit: &&str| {
+        ["multi-user", "sockets"].iter().any(|target| {
+            let link = format!("/etc/systemd/system/{target}.target.wants/{unit}");
+            fs::symlink_metadata(settings.below_root(Path::new(&link))).is_ok()
+        })
+    };
+    OPENSSH_UNITS.split(' ').filter(is_enabled).collect()
 }
 
 /// True for a page or completion of what this build has.
@@ -344,7 +361,7 @@ const EMPTY_ROOT: &str = "d /run/fulmar-empty 0755 root root -\n";
 
 /// The units of systemd with their places: the server as one service, or with a process for each
 /// connection that a socket starts; and the agent of each user who enables it.
-fn units(settings: &InstallSettings, binary: &Path) -> Vec<(PathBuf, String)> {
+pub(super) fn units(settings: &InstallSettings, binary: &Path) -> Vec<(PathBuf, String)> {
     let folder = match settings.is_below_usr() {
         true => Path::new("/usr/lib/systemd"),
         false => Path::new("/etc/systemd"),
@@ -369,18 +386,19 @@ fn units(settings: &InstallSettings, binary: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// OpenSSH's units, by the names of Debian and of Red Hat.
+const OPENSSH_UNITS: &str = "ssh.service sshd.service ssh.socket sshd.socket";
+
 fn socket(settings: &InstallSettings) -> String {
     // The port of OpenSSH's configuration is not read: a socket unit has its own.
-    let (port, conflicts) = match settings.replace_sshd {
-        true => (
-            22,
-            "fulmar-sshd.service ssh.service sshd.service ssh.socket sshd.socket",
-        ),
-        false => (settings.port, "fulmar-sshd.service"),
+    let (port, others) = match settings.replace_sshd {
+        true => (22, format!("fulmar-sshd.service {OPENSSH_UNITS}")),
+        false => (settings.port, "fulmar-sshd.service".to_owned()),
     };
+    // Without an order, systemd stops the others and opens the port at once.
     format!(
         "[Unit]\nDescription=Fulmar SSH server, a process for each connection\n\
-         Documentation=man:fulmar-sshd(8)\nConflicts={conflicts}\n\
+         Documentation=man:fulmar-sshd(8)\nConflicts={others}\nBefore={others}\n\
          ConditionPathExists=!/etc/ssh/sshd_not_to_be_run\n\n\
          [Socket]\nListenStream={port}\nAccept=yes\n\n[Install]\nWantedBy=sockets.target\n"
     )
@@ -390,7 +408,7 @@ fn connection_unit(settings: &InstallSettings, binary: &Path) -> String {
     let (binary, config) = (binary.display(), configuration(settings));
     format!(
         "[Unit]\nDescription=Fulmar SSH connection\nDocumentation=man:fulmar-sshd(8)\n\
-         After=auditd.service\nCollectMode=inactive-or-failed\n\n\
+         After=nss-user-lookup.target auditd.service\nCollectMode=inactive-or-failed\n\n\
          [Service]\nExecStart=-{binary} sshd -i -f {config}\nStandardInput=socket\n"
     )
 }
@@ -405,16 +423,17 @@ fn configuration(settings: &InstallSettings) -> &'static str {
 fn unit(settings: &InstallSettings, binary: &Path) -> String {
     let (binary, config) = (binary.display(), configuration(settings));
     let (port, conflicts) = if settings.replace_sshd {
-        (String::new(), "Conflicts=ssh.service sshd.service\n")
+        // In this order: a port is free before it is opened.
+        let conflicts = format!("Conflicts={OPENSSH_UNITS}\nAfter={OPENSSH_UNITS}\n");
+        (String::new(), conflicts)
     } else {
         // Beside OpenSSH's: a port and a process number of its own, whatever the file says.
-        (
-            format!(" -p {} -o PidFile=/run/fulmar-sshd.pid", settings.port),
-            "",
-        )
+        let flags = format!(" -p {} -o PidFile=/run/fulmar-sshd.pid", settings.port);
+        (flags, String::new())
     };
     format!(
-        "[Unit]\nDescription=Fulmar SSH server\nDocumentation=man:fulmar-sshd(8)\nAfter=network.target auditd.service\n\
+        "[Unit]\nDescription=Fulmar SSH server\nDocumentation=man:fulmar-sshd(8)\n\
+         After=network.target nss-user-lookup.target auditd.service\n\
          ConditionPathExists=!/etc/ssh/sshd_not_to_be_run\n{conflicts}\n\
          [Service]\nType=notify\nExecStartPre={binary} sshd -t -f {config}\n\
          ExecStart={binary} sshd -D -f {config}{port}\nExecReload={binary} sshd -t -f {config}\n\

@@ -276,3 +276,47 @@ fn keysign_is_renewed_with_the_rest_and_keeps_its_mode() {
     assert!(!keysign.exists());
     fs::remove_dir_all(&root).unwrap();
 }
+
+#[test]
+fn units_that_exclude_each_other_have_an_order() {
+    for replace_sshd in [false, true] {
+        let settings = InstallSettings {
+            replace_sshd,
+            ..InstallSettings::default()
+        };
+        let mut excluded = 0;
+        for (path, text) in files::units(&settings, Path::new("/usr/bin/fulmar")) {
+            let of = |key: &str| {
+                let lines = text.lines().filter_map(|line| line.strip_prefix(key));
+                lines.flat_map(|line| line.split(' ')).collect::<Vec<_>>()
+            };
+            let ordered = [of("Before="), of("After=")].concat();
+            for other in of("Conflicts=") {
+                assert!(ordered.contains(&other), "{}: {other}", path.display());
+                excluded += 1;
+            }
+        }
+        // The socket excludes the service; in OpenSSH's place both exclude its two units by two names.
+        assert_eq!(excluded, if replace_sshd { 9 } else { 1 });
+    }
+}
+
+#[test]
+fn units_of_openssh_are_named_if_the_next_start_of_the_machine_would_start_them() {
+    let root = staged("enabled");
+    let settings = InstallSettings {
+        root: root.clone(),
+        ..InstallSettings::default()
+    };
+    assert!(files::enabled_openssh_units(&settings).is_empty());
+    for (target, unit) in [("multi-user", "ssh.service"), ("sockets", "sshd.socket")] {
+        let folder = root.join(format!("etc/systemd/system/{target}.target.wants"));
+        fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink("/nonexistent", folder.join(unit)).unwrap();
+    }
+    assert_eq!(
+        files::enabled_openssh_units(&settings),
+        ["ssh.service", "sshd.socket"]
+    );
+    fs::remove_dir_all(&root).unwrap();
+}
