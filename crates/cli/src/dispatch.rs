@@ -246,6 +246,9 @@ fn sshd(_arguments: Vec<OsString>) -> i32 {
 /// Programs that a build has only with the Cargo feature `bench`.
 const BENCH_PROGRAMS: [&str; 3] = ["demo", "bench", "speed"];
 
+/// The name of the binary itself.
+const OWN_NAME: &str = "fulmar";
+
 /// Runs the program that `args` selects (the first is the program's name); returns its exit status.
 pub(crate) fn run(args: Vec<OsString>) -> i32 {
     // The only program that is installed set-user-ID. The caller chooses the arguments and the name,
@@ -289,8 +292,20 @@ pub(crate) fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
+/// The program by the name of the link that was called; if the name is not known, by the first known name that the link
+/// leads to, as for `slogin`, a link to `ssh`, or an sshd with a name of its own.
 fn by_link(called: &OsStr) -> Option<&'static Subcommand> {
-    let name = Path::new(called).file_name()?.to_str()?;
+    let known = by_name(Path::new(called));
+    // No link, and the name of most calls and of all roles.
+    if known.is_some() || Path::new(called).ends_with(OWN_NAME) {
+        return known;
+    }
+    let path = sys::process::find_program(called)?;
+    sys::process::link_chain(path).find_map(|path| by_name(&path))
+}
+
+fn by_name(path: &Path) -> Option<&'static Subcommand> {
+    let name = path.file_name()?.to_str()?;
     PROGRAMS
         .iter()
         .find(|program| program.links.contains(&name))
@@ -305,7 +320,7 @@ fn usage() -> String {
     }
     text.push_str(
         "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server, ssh-keygen, ssh-keyscan, \
-         ssh-copy-id, ssh-agent or ssh-add is that program.\n",
+         ssh-copy-id, ssh-agent or ssh-add is that program; so is a link by another name to such a link.\n",
     );
     text
 }
@@ -320,6 +335,8 @@ mod tests {
         assert_eq!(named("/usr/lib/fulmar/bin/ssh"), Some("ssh"));
         assert_eq!(named("ssh-keygen"), Some("keygen"));
         assert_eq!(named("/usr/bin/fulmar"), None);
+        assert_eq!(named("/nonexistent/slogin"), None);
+        assert_eq!(named(""), None);
     }
 
     #[test]

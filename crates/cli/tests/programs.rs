@@ -230,3 +230,36 @@ fn an_installation_that_fails_has_not_said_that_it_copied() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("/proc/usr"), "{said}");
 }
+
+/// As for OpenSSH, to which the name that it is called by is a name only.
+#[test]
+fn a_link_to_a_programs_name_is_that_program_by_any_name() {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::process::CommandExt as _;
+    let folder = std::env::temp_dir().join(format!("fulmar-names-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("other")).unwrap();
+    let place = |name: &str| folder.join(name);
+    symlink(env!("CARGO_BIN_EXE_fulmar"), place("ssh-keygen")).unwrap();
+    symlink("ssh-keygen", place("mykeys")).unwrap();
+    symlink("../mykeys", place("other/keys-of-mine")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_fulmar"), place("suite")).unwrap();
+    let usage = |command: &mut Command| {
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    let expected = usage(&mut fulmar(&["keygen", "--help"]));
+    assert!(expected.contains("keygen"), "{expected}");
+    for name in ["ssh-keygen", "mykeys", "other/keys-of-mine"] {
+        let said = usage(Command::new(place(name)).arg("--help"));
+        assert_eq!(said, expected, "{name}");
+    }
+    // A shell passes the name as it was typed.
+    let mut by_path = Command::new(place("mykeys"));
+    by_path.arg0("mykeys").arg("--help").env("PATH", &folder);
+    assert_eq!(usage(&mut by_path), expected);
+    // A link to the binary itself names no program: the first word does.
+    let said = usage(Command::new(place("suite")).args(["keygen", "--help"]));
+    assert_eq!(said, expected);
+    std::fs::remove_dir_all(folder).unwrap();
+}

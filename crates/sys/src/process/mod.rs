@@ -13,6 +13,7 @@ pub mod wait;
 mod child;
 mod daemon;
 mod end;
+mod names;
 mod printed;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use harden::{
     set_oom_score, set_parent_death_signal, set_umask, umask,
 };
 pub use limits::{Limit, Resource, limit, raise_open_files, set_limit};
+pub use names::{find_program, link_chain};
 pub use printed::PrintedText;
 pub use spawn::{ChildCommand, SelfExe, SpawnError};
 pub use title::{set_long_title, set_title};
