@@ -55,6 +55,9 @@ in_bare() {
     same 'first login' "$who" ada
     say "installation $(((installed - start) / 1000000)) ms, with the first login $((($(now) - start) / 1000000)) ms"
     same 'the user of the processes before the login' "$(getent passwd fulmar | cut -d: -f6)" /run/fulmar-empty
+    if command -v systemd-tmpfiles >/dev/null; then
+        same 'their root directory' "$(stat -c %a-%U /run/fulmar-empty)" 755-root
+    fi
     # An upgrade keeps a changed configuration and the host key, and sessions.
     echo '# mine' >>/etc/fulmar/sshd_config
     key=$(cat /etc/fulmar/ssh_host_ed25519_key.pub)
@@ -73,9 +76,15 @@ in_bare() {
     quietly dpkg -r fulmar
     test -e /etc/fulmar/sshd_config && test -e /etc/fulmar/ssh_host_ed25519_key
     fails test -e /usr/bin/fulmar
+    # As "systemctl enable" left it: the service would be on after the next installation.
+    enabled=/etc/systemd/system/multi-user.target.wants/fulmar-sshd.service
+    mkdir -p "${enabled%/*}"
+    ln -s /lib/systemd/system/fulmar-sshd.service "$enabled"
     quietly dpkg -P fulmar
     fails test -e /etc/fulmar
     fails test -e /etc/pam.d/fulmar
+    fails test -L "$enabled"
+    same 'what dpkg finds wrong' "$(dpkg --audit)" ''
     say 'bare: installed, logged in, upgraded, removed and purged'
 }
 
@@ -87,6 +96,25 @@ state() {
     dpkg-statoverride --list | sort
 }
 
+# The scripts of packages find a systemd whose ssh.service is the server that runs, and do nothing: what they ask is in /tmp/asked.
+pretend_systemd() {
+    mkdir -p /run/systemd/system /tmp/pretended
+    cat >/tmp/pretended/systemctl <<'END'
+#!/bin/sh
+echo "$*" >>/tmp/asked
+case $* in *MainPID*) cat /run/sshd.pid ;; esac
+END
+    cp /tmp/pretended/systemctl /tmp/pretended/deb-systemd-invoke
+    chmod 755 /tmp/pretended/*
+    : >/tmp/asked
+    PATH=/tmp/pretended:$PATH
+}
+
+forget_systemd() {
+    PATH=${PATH#/tmp/pretended:}
+    rm -r /run/systemd/system
+}
+
 in_openssh() {
     user ada
     ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
@@ -94,8 +122,13 @@ in_openssh() {
     # A client that knows the host by its ECDSA key only.
     printf '127.0.0.1 %s\n' "$(cut -d' ' -f1-2 /etc/ssh/ssh_host_ecdsa_key.pub)" >/root/.ssh/known_hosts
     strict='-o StrictHostKeyChecking=yes'
+    # A client and a server by links with names of their own; Debian 12 has the first one itself.
+    test -e /usr/bin/slogin || ln -s ssh /usr/bin/slogin
+    ln -s sshd /usr/sbin/sshd-admin
+    admin='-p 2200 -o HostKeyAlias=127.0.0.1'
     state >/tmp/before
     /usr/sbin/sshd
+    /usr/sbin/sshd-admin -p 2200 -o PidFile=/run/sshd-admin.pid
     mkfifo /tmp/session
     ssh $strict ada@127.0.0.1 'cat; echo still here' </tmp/session >/tmp/said &
     session=$!
@@ -124,13 +157,31 @@ in_openssh() {
     same 'the diversions' "$(dpkg-divert --list | grep -c 'by fulmar-replaces-openssh')" 10
     # OpenSSH's listener executes its name for each connection, if it is older than 9.8, and serves until it starts anew.
     same 'the old listener' "$(ssh.openssh -v $strict ada@127.0.0.1 true 2>&1 | grep -c 'remote software version OpenSSH')" 1
+    same 'the old listener by a link' "$(ssh.openssh -v $strict $admin ada@127.0.0.1 true 2>&1 | grep -c 'remote software version OpenSSH')" 1
     # OpenSSH's listener starts its program anew, which is ours now.
+    kill -HUP "$(cat /run/sshd-admin.pid)"
+    until ssh.openssh -v $strict $admin ada@127.0.0.1 true 2>&1 | grep -q 'remote software version Fulmar'; do sleep 0.2; done
+    kill "$(cat /run/sshd-admin.pid)"
     kill -HUP "$(cat /run/sshd.pid)"
     until ssh.openssh -v $strict ada@127.0.0.1 true 2>&1 | grep -q 'remote software version Fulmar'; do sleep 0.2; done
     same 'OpenSSH to Fulmar' "$(ssh.openssh $strict ada@127.0.0.1 id -un)" ada
     same 'Fulmar to Fulmar' "$(ssh $strict ada@127.0.0.1 id -un)" ada
+    same 'a client by a link' "$(slogin $strict ada@127.0.0.1 id -un)" ada
+    same 'a server by a link' "$(sshd-admin -T | grep -i '^port')" 'Port 22'
     same 'the PAM service' "$(sshd -T | grep -i '^pamservicename')" 'PAMServiceName sshd'
     same 'what sshd -t says' "$(sshd -t 2>&1 | grep -c 'as with OpenSSH')" 0
+    # An upgrade reloads a listener that is ours, and does not restart it.
+    pretend_systemd
+    quietly dpkg -i /tmp/packages/fulmar_*.deb /tmp/packages/fulmar-replaces-openssh_*.deb
+    same 'what an upgrade does with the service' "$(grep -o 're.* ssh.service' /tmp/asked)" 'reload ssh.service'
+    # With a configuration that is broken it stands, too, and says so.
+    cp -p /etc/ssh/sshd_config /tmp/sshd_config
+    echo Bogus >>/etc/ssh/sshd_config
+    quietly dpkg -i /tmp/packages/fulmar_*.deb /tmp/packages/fulmar-replaces-openssh_*.deb
+    grep -q "OpenSSH's place stays as it is" /tmp/output
+    same 'what dpkg finds wrong' "$(dpkg --audit)" ''
+    cp -p /tmp/sshd_config /etc/ssh/sshd_config
+    forget_systemd
     # OpenSSH's package is installed again, as by an upgrade.
     if ls /tmp/packages/openssh-client_*.deb >/dev/null 2>&1; then
         quietly dpkg -i /tmp/packages/openssh-client_*.deb
@@ -151,6 +202,14 @@ in_openssh() {
     quietly dpkg -r fulmar-replaces-openssh fulmar
     state >/tmp/after
     cmp /tmp/before /tmp/after || { diff /tmp/before /tmp/after; exit 1; }
+    # Without OpenSSH's server, there is nothing to restart or to mend.
+    quietly dpkg -i /tmp/packages/fulmar_*.deb /tmp/packages/fulmar-replaces-openssh_*.deb
+    quietly dpkg -r openssh-server
+    pretend_systemd
+    quietly dpkg -r fulmar-replaces-openssh
+    fails grep -e 'not found' -e 'goes on' /tmp/output
+    forget_systemd
+    same 'what dpkg finds wrong' "$(dpkg --audit)" ''
     say 'openssh: place taken and given back to the last bit; the session went on'
 }
 
