@@ -38,6 +38,8 @@ const SERVER: &str = "/usr/sbin/sshd";
 const SERVER_LINES: &str = "/etc/ssh/sshd_config.d/zz-fulmar.conf";
 /// The lines for the client.
 const CLIENT_LINES: &str = "/etc/ssh/ssh_config.d/zz-fulmar.conf";
+/// The keyword that OpenSSH has since version 9.8, which takes the PAM service from the name of the program before.
+const PAM_KEYWORD: &str = "PAMServiceName";
 /// Largest record that is read, bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 16;
 
@@ -128,11 +130,7 @@ pub(super) fn replace(plan: ReplacementPlan, settings: &InstallSettings) -> io::
     let mut taken = plan.taken;
     let target = settings.prefix.join("bin/fulmar");
     for (path, own_mode) in &plan.programs {
-        println!(
-            "take    {} (OpenSSH's is {}{ASIDE})",
-            path.display(),
-            path.display()
-        );
+        println!("take    {} ({})", path.display(), was(path, settings));
         if settings.dry_run {
             continue;
         }
@@ -159,6 +157,16 @@ pub(super) fn replace(plan: ReplacementPlan, settings: &InstallSettings) -> io::
         );
     }
     Ok(())
+}
+
+/// What has the name of a program that is about to be taken.
+fn was(path: &Path, settings: &InstallSettings) -> String {
+    let place = settings.below_root(path);
+    let is_openssh = fs::symlink_metadata(&place).is_ok() && !is_link_to_fulmar(&place);
+    match is_openssh || fs::symlink_metadata(aside(&place)).is_ok() {
+        true => format!("OpenSSH's is {}{ASIDE}", path.display()),
+        false => "OpenSSH's is not installed".to_owned(),
+    }
 }
 
 /// Looks at the machine, and prints where Fulmar differs on it. Changes nothing.
@@ -251,7 +259,17 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
             server_lines = found.into_iter().flat_map(|it| it.lines).collect();
         }
     }
-    if programs.iter().any(|(path, _)| path == Path::new(SERVER)) && machine.has(SSHD_CONFIG) {
+    let takes_server = programs.iter().any(|(path, _)| path == Path::new(SERVER));
+    if takes_server && !machine.openssh_knows(PAM_KEYWORD) {
+        for (path, name) in named_servers(settings) {
+            println!(
+                "{}: its PAM service is no longer {name:?}, but that of the configuration\n    as with OpenSSH: start it \
+                 with -o {PAM_KEYWORD}={name}",
+                path.display()
+            );
+        }
+    }
+    if takes_server && machine.has(SSHD_CONFIG) {
         check_server_starts(&server_lines, settings)?;
     }
     Ok(ReplacementPlan {
@@ -259,6 +277,28 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         programs,
         lines,
     })
+}
+
+/// Links to OpenSSH's server by a name of their own that has a PAM service, with that name: OpenSSH before version 9.8 takes the
+/// name for that of the service.
+fn named_servers(settings: &InstallSettings) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for folder in ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"] {
+        let folder = Path::new(folder);
+        let entries = fs::read_dir(settings.below_root(folder))
+            .into_iter()
+            .flatten();
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_server =
+                fs::read_link(entry.path()).is_ok_and(|target| target.ends_with("sshd"));
+            let service = Path::new("/etc/pam.d").join(&name);
+            if is_server && name != "sshd" && settings.below_root(&service).exists() {
+                found.push((folder.join(&name), name));
+            }
+        }
+    }
+    found
 }
 
 /// Refuses the place of a program that a directory has.

@@ -445,3 +445,38 @@ fn what_cannot_be_given_back_keeps_nothing_else_but_the_server_of_its_lines() {
     assert!(read("usr/sbin/sshd").is_err());
     assert_eq!(root.install(&["--revert"]), 1);
 }
+
+#[test]
+fn what_had_a_name_that_is_taken_is_told() {
+    let root = Root::new();
+    let settings = InstallSettings {
+        root: root.0.clone(),
+        ..InstallSettings::default()
+    };
+    let was = |name: &str| was(Path::new(name), &settings);
+    let kept = "OpenSSH's is /usr/bin/ssh.openssh";
+    let none = "OpenSSH's is not installed";
+    assert_eq!(was("/usr/bin/ssh"), kept);
+    assert_eq!(was("/usr/bin/ssh-keyscan"), none);
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    assert_eq!(was("/usr/bin/ssh"), kept);
+    assert_eq!(was("/usr/bin/ssh-keyscan"), none);
+}
+
+#[test]
+fn servers_whose_pam_service_had_their_name_are_found() {
+    let root = Root::new();
+    let settings = InstallSettings {
+        root: root.0.clone(),
+        ..InstallSettings::default()
+    };
+    for name in ["sshd-admin", "sshd-without"] {
+        symlink("/usr/sbin/sshd", root.0.join("usr/sbin").join(name)).unwrap();
+    }
+    symlink("ssh", root.0.join("usr/bin/other")).unwrap();
+    for service in ["sshd-admin", "other"] {
+        root.write(&format!("etc/pam.d/{service}"), "", 0o644);
+    }
+    let found = ("/usr/sbin/sshd-admin".into(), "sshd-admin".to_owned());
+    assert_eq!(named_servers(&settings), [found]);
+}
