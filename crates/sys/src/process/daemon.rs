@@ -68,9 +68,14 @@ pub fn fork() -> io::Result<Option<Pid>> {
 /// session without a terminal.
 #[must_use]
 pub fn is_daemon() -> bool {
-    super::parent_pid() == 1
-        && rustix::process::getsid(None).is_ok_and(|id| id == rustix::process::getpid())
-        && std::fs::File::open("/dev/tty").is_err()
+    super::parent_pid() == 1 && leads_session() && std::fs::File::open("/dev/tty").is_err()
+}
+
+/// The session's id is 0 if its leader is in another PID namespace, which rustix does not expect.
+fn leads_session() -> bool {
+    // SAFETY: takes a number and no pointer.
+    let session = unsafe { libc::getsid(0) };
+    session == super::pid()
 }
 
 /// Leads a new session without a terminal, with the standard streams up to `last` on `/dev/null`.
