@@ -86,11 +86,11 @@ impl Machine {
     /// not start with a configuration that has it.
     #[must_use]
     pub fn openssh_knows(&self, keyword: &str) -> bool {
-        let keyword = keyword.to_ascii_lowercase();
         let is_openssh = |program: &Vec<u8>| version_in(program).is_some();
+        // OpenSSH's table has most keywords in small letters, but PAMServiceName as it is written here.
         self.openssh_servers().find(is_openssh).is_none_or(|text| {
             text.windows(keyword.len())
-                .any(|window| window == keyword.as_bytes())
+                .any(|window| window.eq_ignore_ascii_case(keyword.as_bytes()))
         })
     }
 

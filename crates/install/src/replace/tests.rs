@@ -4,8 +4,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::super::run;
 use super::*;
 
-/// Keywords that OpenSSH's server knows.
-const KEYWORDS: &str = "kexalgorithms macs pamservicename";
+/// Keywords that OpenSSH's server knows, as its program has them.
+const KEYWORDS: &str = "kexalgorithms macs PAMServiceName";
 
 /// A root directory with an OpenSSH, that goes with the test.
 struct Root(PathBuf);
