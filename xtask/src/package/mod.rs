@@ -13,6 +13,7 @@ mod deb;
 mod materials;
 mod rpm;
 mod tarball;
+mod tools;
 
 /// What all kinds of packages need.
 struct Package {
@@ -83,30 +84,40 @@ fn make(arguments: &[String]) -> Result<i32> {
     }
     if kinds.contains(&"all") {
         kinds = vec!["deb", "rpm", "tarball"];
-    } else if kinds.is_empty() {
-        kinds = vec!["deb", "rpm"];
     }
+    let kinds = tools::choose(&kinds, tools::is_there)?;
     fs::create_dir_all(&package.out)?;
-    let mut made = vec![materials::write(&package)?];
-    let mut binaries = Vec::new();
+    let (mut made, mut binaries) = (Vec::new(), Vec::new());
+    let outcome = make_kinds(&package, &kinds, &mut made, &mut binaries);
+    // Also of what was made before a failure.
+    let summed = package.sums(&made, binaries.first());
+    outcome.and(summed).map(|()| 0)
+}
+
+/// Makes the packages of all `kinds`; what is made, and the binaries in it, are in `made` and `binaries` also after a failure.
+fn make_kinds(
+    package: &Package,
+    kinds: &[&str],
+    made: &mut Vec<PathBuf>,
+    binaries: &mut Vec<PathBuf>,
+) -> Result<()> {
+    made.push(materials::write(package)?);
     if kinds.contains(&"deb") || kinds.contains(&"rpm") {
-        binaries.push(package.binary()?);
-    }
-    for binary in &binaries {
+        let binary = package.binary()?;
+        binaries.push(binary.clone());
         if kinds.contains(&"deb") {
-            made.extend(deb::make(&package, binary)?);
+            made.extend(deb::make(package, &binary)?);
         }
         if kinds.contains(&"rpm") {
-            made.push(rpm::make(&package, binary)?);
+            made.push(rpm::make(package, &binary)?);
         }
     }
     if kinds.contains(&"tarball") {
-        let binary = tarball::binary(&package)?;
-        made.push(tarball::make(&package, &binary)?);
-        binaries.push(binary);
+        let binary = tarball::binary(package)?;
+        binaries.push(binary.clone());
+        made.push(tarball::make(package, &binary)?);
     }
-    package.sums(&made, binaries.first())?;
-    Ok(0)
+    Ok(())
 }
 
 impl Package {
