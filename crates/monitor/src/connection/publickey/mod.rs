@@ -7,6 +7,7 @@
 
 mod command;
 mod files;
+mod refusal;
 mod revoked;
 mod trust;
 
@@ -19,8 +20,13 @@ use keys::{SignatureAlgorithm, VerifyPolicy};
 
 use super::accounts::{Account, Peer};
 use crate::log::Log;
+use refusal::{Limit, Refusal};
 
 pub(crate) use revoked::RevokedKeys;
+
+/// Most lines of one file whose refusals are logged for one question about a key: a user's file may
+/// list a key many thousand times.
+const MAX_REFUSALS: usize = 8;
 
 /// The facts that decide whether a key may log in.
 pub(crate) struct Lookup<'a> {
@@ -123,6 +129,7 @@ impl Lookup<'_> {
     /// Searches the lines of an authorized_keys file for the key.
     fn search(&self, text: &[u8], place: &str, candidate: &CandidateKey) -> Option<KeyOptions> {
         let lines = keys::authorized_keys::parse(text, &local_clock);
+        let mut refusals = 0;
         for line in lines.filter_map(|line| self.readable(line, place)) {
             if !line.matches(candidate.key()) {
                 continue;
@@ -133,7 +140,11 @@ impl Lookup<'_> {
                     self.log_accepted(candidate, &format!("found at {place}"), false);
                     return Some(grants);
                 }
-                Err(reason) => self.log.verbose(&format!("{place}: {reason}")),
+                Err(refusal) if refusals < MAX_REFUSALS => {
+                    refusals += 1;
+                    self.log_refusal(&refusal, &place, candidate);
+                }
+                Err(_) => {}
             }
         }
         None
@@ -170,8 +181,9 @@ impl Lookup<'_> {
         &self,
         line: &KeyOptions,
         candidate: &CandidateKey,
-    ) -> Result<KeyOptions, String> {
-        self.check_limits(line)?;
+    ) -> Result<KeyOptions, Refusal> {
+        self.check_limits(line)
+            .map_err(|limit| Refusal::by_options(limit, "Refused by key options"))?;
         let Some(certificate) = candidate.key().certificate() else {
             return Ok(line.clone());
         };
@@ -180,14 +192,24 @@ impl Lookup<'_> {
             .principals
             .as_ref()
             .map(|names| names.iter().map(String::as_str).collect());
+        let names_none = |listed: &Vec<&str>| {
+            let principals = certificate.principals().iter();
+            !principals
+                .into_iter()
+                .any(|name| listed.contains(&name.as_str()))
+        };
+        if listed.as_ref().is_some_and(names_none) {
+            return Err(Refusal::of_certificate(trust::NO_PRINCIPAL));
+        }
         let grants = self.check_certificate(certificate, listed.as_deref().unwrap_or(&own))?;
-        line.merge(&grants).map_err(|error| error.to_string())
+        line.merge(&grants)
+            .map_err(|error| Refusal::of_certificate(error.to_string()))
     }
 
     /// Checks expiry, `from` and source addresses for this peer.
-    fn check_limits(&self, grants: &KeyOptions) -> Result<(), String> {
+    fn check_limits(&self, grants: &KeyOptions) -> Result<(), Limit> {
         if grants.valid_before.is_some_and(|end| self.now >= end) {
-            return Err("key has expired".to_owned());
+            return Err(Limit::Expired);
         }
         let host = self
             .options
@@ -197,23 +219,12 @@ impl Lookup<'_> {
         if let Some(from) = &grants.from
             && !from.permits(self.address, host.or(Some(&self.peer.address)))
         {
-            return Err(format!(
-                "Authentication tried for {} with correct key but not from a permitted host \
-                 (host={}, ip={}, required={}).",
-                self.account.name,
-                self.peer.host,
-                self.peer.address,
-                from.as_str()
-            ));
+            return Err(Limit::Host(from.as_str().to_owned()));
         }
         if let Some(list) = &grants.source_address
             && !list.contains(self.address)
         {
-            return Err(format!(
-                "Authentication tried for {} with valid certificate but not from a permitted \
-                 source address ({}).",
-                self.account.name, self.peer.address
-            ));
+            return Err(Limit::SourceAddress);
         }
         Ok(())
     }

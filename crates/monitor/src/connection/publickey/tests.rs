@@ -1,3 +1,4 @@
+mod refusal;
 mod revoked;
 
 use std::os::unix::fs::PermissionsExt;

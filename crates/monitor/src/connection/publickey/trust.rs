@@ -5,7 +5,11 @@ use keys::candidate::CandidateKey;
 use keys::certificate::CertificateRules;
 use keys::{Certificate, CertificateKind};
 
+use super::refusal::Refusal;
 use super::{Lookup, authority_algorithms, files, local_clock, required_rsa_bits};
+
+/// The reason if no listed principal fits.
+pub(super) const NO_PRINCIPAL: &str = "Certificate does not contain an authorized principal";
 
 impl Lookup<'_> {
     /// Returns the permissions of a certificate that an authority of TrustedUserCAKeys has signed.
@@ -32,11 +36,8 @@ impl Lookup<'_> {
                 self.log_accepted(candidate, &format!("via {path}"), true);
                 Some(grants)
             }
-            Err(reason) => {
-                self.log.info(&format!(
-                    "Certificate {} refused: {reason}",
-                    String::from_utf8_lossy(certificate.key_id())
-                ));
+            Err((refusal, place)) => {
+                self.log_refusal_of_trusted(&refusal, &place, candidate);
                 None
             }
         }
@@ -66,12 +67,13 @@ impl Lookup<'_> {
     }
 
     /// Checks the principals: the certificate must name one that AuthorizedPrincipalsFile or
-    /// AuthorizedPrincipalsCommand lists; without both, the user's name.
+    /// AuthorizedPrincipalsCommand lists; without both, the user's name. An error names the place
+    /// that has the limit, as OpenSSH does: `cert`, `principals`.
     fn granted_by_principals(
         &self,
         candidate: &CandidateKey,
         certificate: &Certificate,
-    ) -> Result<KeyOptions, String> {
+    ) -> Result<KeyOptions, (Refusal, String)> {
         let file = self.options.user_keys.authorized_principals_file.as_deref();
         if file.is_none()
             && self
@@ -80,7 +82,8 @@ impl Lookup<'_> {
                 .authorized_principals_command
                 .is_none()
         {
-            return self.check_certificate(certificate, &[&self.account.name]);
+            let granted = self.check_certificate(certificate, &[&self.account.name]);
+            return granted.map_err(of_certificate);
         }
         let files = file.map(|template| self.places(template));
         files
@@ -94,9 +97,7 @@ impl Lookup<'_> {
                 let text = self.principals_of_command(candidate)?;
                 self.search_principals(&text, "AuthorizedPrincipalsCommand", certificate)
             })
-            .unwrap_or_else(|| {
-                Err("Certificate does not contain an authorized principal".to_owned())
-            })
+            .unwrap_or_else(|| Err(of_certificate(Refusal::of_certificate(NO_PRINCIPAL))))
     }
 
     /// Searches lines of principals for one in the certificate. As in OpenSSH the first such line
@@ -106,12 +107,11 @@ impl Lookup<'_> {
         text: &[u8],
         place: &str,
         certificate: &Certificate,
-    ) -> Option<Result<KeyOptions, String>> {
+    ) -> Option<Result<KeyOptions, (Refusal, String)>> {
         let lines = keys::authorized_keys::parse_principals(text, &local_clock);
         for line in lines.filter_map(|line| self.readable(line, place)) {
             if certificate.principals().contains(&line.principal) {
-                let granted = self.granted_by_principal(&line, certificate);
-                return Some(granted.map_err(|reason| format!("{place}:{}: {reason}", line.line)));
+                return Some(self.granted_by_principal(&line, certificate, place));
             }
         }
         None
@@ -121,12 +121,21 @@ impl Lookup<'_> {
         &self,
         line: &AuthorizedPrincipal,
         certificate: &Certificate,
-    ) -> Result<KeyOptions, String> {
-        line.check_options().map_err(|error| error.to_string())?;
-        self.check_limits(&line.options)?;
-        let grants = self.check_certificate(certificate, &[&line.principal])?;
+        place: &str,
+    ) -> Result<KeyOptions, (Refusal, String)> {
+        line.check_options()
+            .map_err(|error| format!("{place}:{}: {error}", line.line))
+            .map_err(|reason| of_certificate(Refusal::of_certificate(reason)))?;
+        self.check_limits(&line.options).map_err(|limit| {
+            let reason = "Refused by certificate principals options";
+            let refusal = Refusal::limits_certificate(limit, reason);
+            (refusal, "principals".to_owned())
+        })?;
+        let grants = self
+            .check_certificate(certificate, &[&line.principal])
+            .map_err(of_certificate)?;
         let merged = line.options.merge(&grants);
-        merged.map_err(|error| error.to_string())
+        merged.map_err(|error| of_certificate(Refusal::of_certificate(error.to_string())))
     }
 
     /// Checks a certificate for one of `principals`, and its source addresses.
@@ -134,7 +143,7 @@ impl Lookup<'_> {
         &self,
         certificate: &Certificate,
         principals: &[&str],
-    ) -> Result<KeyOptions, String> {
+    ) -> Result<KeyOptions, Refusal> {
         let algorithms = authority_algorithms(&self.options.algorithms);
         let grants = certificate
             .check(&CertificateRules {
@@ -144,8 +153,15 @@ impl Lookup<'_> {
                 authority_algorithms: &algorithms,
                 min_rsa_bits: required_rsa_bits(&self.options.algorithms),
             })
-            .map_err(|error| error.to_string())?;
-        self.check_limits(&grants)?;
+            .map_err(Refusal::from)?;
+        self.check_limits(&grants).map_err(|limit| {
+            Refusal::limits_certificate(limit, "Refused by certificate options")
+        })?;
         Ok(grants)
     }
+}
+
+/// The refusal of a certificate, not of a line.
+fn of_certificate(refusal: Refusal) -> (Refusal, String) {
+    (refusal, "cert".to_owned())
 }
