@@ -91,6 +91,11 @@ impl Log {
         self.level.get()
     }
 
+    /// True if lines of `level` may be written: LogVerbose may name any place.
+    pub(crate) fn can_write(&self, level: LogLevel) -> bool {
+        level <= self.level() || !self.places.borrow().is_empty()
+    }
+
     /// The same log. With `is_forced`, [`Log::follow`] no longer changes the level, because the
     /// command line has set it.
     pub(crate) fn forced(self, is_forced: bool) -> Self {

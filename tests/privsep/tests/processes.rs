@@ -276,8 +276,9 @@ fn check_common(live: &Live) {
             assert!(!known, "{facts:#?}");
         }
     }
-    assert_eq!(variables(&live.monitor_before), BTreeSet::from(["PATH"]));
-    assert_eq!(variables(&live.monitor_after), BTreeSet::from(["PATH"]));
+    let of_monitor = BTreeSet::from(["PATH", "LANG"]);
+    assert_eq!(variables(&live.monitor_before), of_monitor);
+    assert_eq!(variables(&live.monitor_after), of_monitor);
     assert_eq!(variables(&live.auth), BTreeSet::new());
     assert_eq!(variables(&live.session), BTreeSet::from(["PATH"]));
     let names = variables(&live.command);
@@ -364,7 +365,9 @@ fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
     assert_eq!(more.status, 0, "{}", more.summary());
     let server = Sshd::start_with(Config::default(), |_, _| {
         let mut command = Command::new(binary());
-        command.env("FULMAR_TEST_SECRET", SECRET);
+        command
+            .env("FULMAR_TEST_SECRET", SECRET)
+            .env("LANG", "C.UTF-8");
         command
     });
     let (mut client, _held, live) = one_logged_in(&server, &guest, &key);

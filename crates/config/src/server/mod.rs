@@ -36,6 +36,10 @@ use crate::server::matching::Criterion;
 use crate::server::table::Row;
 use crate::value::{Repeat, Value, Values};
 
+/// PATH of an ordinary user's session and of the programs of AuthorizedKeysCommand and
+/// AuthorizedPrincipalsCommand: Debian's.
+pub const USER_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
+
 /// The settings of the server's command line.
 #[derive(Clone, Debug, Default)]
 pub struct ServerArguments {

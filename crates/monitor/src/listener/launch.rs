@@ -228,7 +228,8 @@ impl Launch {
             command.fd(sys::io::null()?, 2);
         }
         let kerberos = gssapi::VARIABLES;
-        for name in ["TZ", crypto::arch::FEATURES_VARIABLE]
+        // LANG is for the programs of AuthorizedKeysCommand.
+        for name in ["TZ", "LANG", crypto::arch::FEATURES_VARIABLE]
             .into_iter()
             .chain(kerberos)
         {

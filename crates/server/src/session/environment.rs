@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use config::pattern::matches;
-use config::server::{ServerOptions, UserEnvironment};
+use config::server::{ServerOptions, USER_PATH, UserEnvironment};
 use privsep::SessionGrant;
 
 /// Limit on a file of variables, in bytes.
@@ -14,8 +14,7 @@ const MAX_CLIENT_VARIABLES: usize = 128;
 /// Limit on name and value together of a client's variable, in bytes.
 const MAX_VARIABLE_BYTES: usize = 32 * 1024;
 
-/// Default PATH of an ordinary user and of root (Debian's).
-const USER_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
+/// Default PATH of root (Debian's).
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Variables by name; the last one set wins.

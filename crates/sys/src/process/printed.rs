@@ -17,9 +17,9 @@ const READ_BYTES: usize = 4096;
 /// Most text of one process that is shown, bytes.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
-/// The reading end of a process's standard error. Its lines go to this process's own standard error, each
-/// with the program's name before it and with escapes for what is not printable: at most 32 KiB, the
-/// rest is dropped.
+/// The reading end of a process's standard error. Its lines go to this process's own standard error, or
+/// are kept, each with the program's name before it and with escapes for what is not printable: at most
+/// 32 KiB, the rest is dropped.
 #[derive(Debug)]
 pub struct PrintedText {
     /// `None` after the end.
@@ -27,6 +27,8 @@ pub struct PrintedText {
     program: &'static str,
     line: Vec<u8>,
     left: usize,
+    /// The lines, if they are kept.
+    kept: Option<Vec<String>>,
 }
 
 impl PrintedText {
@@ -44,8 +46,27 @@ impl PrintedText {
             program,
             line: Vec::new(),
             left: MAX_SHOWN_BYTES,
+            kept: None,
         };
         Ok((text, theirs))
+    }
+
+    /// As [`PrintedText::new`], but keeps the lines for [`PrintedText::lines`], and a write waits while the
+    /// pipe is full: whoever waits for the process reads until its end.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn kept(program: &'static str) -> io::Result<(Self, OwnedFd)> {
+        let (mut text, theirs) = Self::new(program)?;
+        set_nonblocking(&theirs, false)?;
+        text.kept = Some(Vec::new());
+        Ok((text, theirs))
+    }
+
+    /// The kept lines of what was printed until now.
+    pub fn lines(&mut self) -> Vec<String> {
+        self.show_waiting();
+        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Waits until `other` is readable or at its end, and shows what was and is printed meanwhile.
@@ -95,17 +116,26 @@ impl PrintedText {
 
     /// Shows what was printed until now.
     fn show_waiting(&mut self) {
+        let mut kept = self.kept.take();
+        self.read_waiting(&mut |line| match &mut kept {
+            Some(kept) => kept.push(line.to_owned()),
+            None => show(line),
+        });
+        self.kept = kept;
+    }
+
+    fn read_waiting(&mut self, show: &mut impl FnMut(&str)) {
         let mut buffer = [0; READ_BYTES];
         for _ in 0..MAX_READS {
             let Some(pipe) = &self.pipe else { break };
             match read(pipe, &mut buffer) {
                 Ok(0) => self.pipe = None,
-                Ok(count) => self.take(buffer.get(..count).unwrap_or_default(), &mut show),
+                Ok(count) => self.take(buffer.get(..count).unwrap_or_default(), show),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => self.pipe = None,
             }
         }
-        self.end_line(&mut show);
+        self.end_line(show);
     }
 
     /// Adds text, and gives each whole line to `show`.

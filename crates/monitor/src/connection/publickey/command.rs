@@ -1,24 +1,29 @@
 //! AuthorizedKeysCommand and AuthorizedPrincipalsCommand: programs that print the lines of such
 //! files. They run with the ids and groups of their own user only, with limits on time and output.
+//! What they print on standard error goes to the log at VERBOSE, and never to sshd's own standard
+//! error, where it could look like lines of sshd.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use config::server::USER_PATH;
 use config::tokens::{Purpose, Tokens};
 use keys::authorized_keys::KeyOptions;
+use privsep::LogLevel;
 use sys::file::FollowLinks;
-use sys::process::{ChildCommand, Limit, Resource};
+use sys::process::{Child, ChildCommand, Limit, PrintedText, Resource};
 use sys::signals::Signal;
 
-use super::super::has_ended;
 use keys::candidate::CandidateKey;
 
 use super::{Lookup, hash_of};
 
 /// Limit on a program's output, in bytes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// The variable for the language of messages, which the listener passes on.
+const LANGUAGE: &str = "LANG";
 /// Time limit of a program: half of LoginGraceTime's default.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
@@ -117,34 +122,41 @@ impl Lookup<'_> {
         let runs_as = self.command_user(asked.user)?;
 
         let (reader, writer) = sys::io::pipe()?;
+        let (mut printed, errors) = PrintedText::kept(asked.keyword)?;
+        let errors = match self.log.can_write(LogLevel::Verbose) {
+            true => errors,
+            false => sys::io::null()?,
+        };
         let mut command = ChildCommand::new(program);
         command
             .args(&arguments)
-            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("PATH", USER_PATH)
             .env("USER", &runs_as.name)
             .env("LOGNAME", &runs_as.name)
             .env("HOME", &runs_as.home)
-            .env("SHELL", &runs_as.shell)
+            .inherit_env_of(&[LANGUAGE])
             .fd(sys::io::null()?, 0)
             .fd(writer, 1)
-            .fd(sys::io::null()?, 2)
+            .fd(errors, 2)
             .new_session()
             .limit(Resource::Core, Limit::both(0))
             .current_dir("/")
             .credentials(runs_as.credentials()?);
         let mut child = command.spawn().map_err(io::Error::other)?;
-        // The command holds this process's copy of the pipe's write end.
+        // The command holds this process's copies of the pipes' write ends.
         drop(command);
         let deadline = Instant::now() + limit;
-        let output = read_bounded(&reader, deadline);
+        let output = read_bounded(&reader, &mut printed, deadline);
         drop(reader);
-        let left = deadline.saturating_duration_since(Instant::now());
         // A program that closes its output but does not end in time counts as failed.
-        let ended = output.is_ok() && has_ended(&mut child, left);
+        let ended = output.is_ok() && has_ended(&mut child, &mut printed, deadline);
         if !ended {
             let _ = child.signal_group(Signal::KILL);
         }
         let status = child.wait()?;
+        for line in printed.lines() {
+            self.log.verbose(&line);
+        }
         let output = output?;
         if !ended {
             return Err(io::ErrorKind::TimedOut.into());
@@ -222,14 +234,25 @@ fn check_program(path: &Path) -> io::Result<()> {
     sys::file::secure_path(&file, path, Path::new("/"), owner).map_err(io::Error::other)
 }
 
-fn read_bounded(reader: &OwnedFd, deadline: Instant) -> io::Result<Vec<u8>> {
+/// Waits until the program ends, at most until `deadline`; returns true if it has ended.
+fn has_ended(child: &mut Child, printed: &mut PrintedText, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match printed.show_until_readable(child.pidfd(), Some(left)) {
+        Ok(()) => true,
+        Err(_) => child.try_wait().is_ok_and(|status| status.is_some()),
+    }
+}
+
+fn read_bounded(
+    reader: &OwnedFd,
+    printed: &mut PrintedText,
+    deadline: Instant,
+) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     let mut chunk = [0_u8; 8192];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || !sys::io::wait_readable(reader, Some(left))? {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+        printed.show_until_readable(reader, Some(left))?;
         let count = sys::io::read(reader, &mut chunk)?;
         if count == 0 {
             return Ok(output);

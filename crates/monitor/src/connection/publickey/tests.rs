@@ -1,3 +1,4 @@
+mod of_commands;
 mod refusal;
 mod revoked;
 
