@@ -313,6 +313,30 @@ fn a_large_environment_arrives() {
 }
 
 #[test]
+fn a_variable_arrives_as_long_as_a_process_can_have_it() {
+    each(|client, server| {
+        let site = Site::new(client, server, "AcceptEnv FLM_*\n");
+        let mut command = site.ssh("SendEnv FLM_*\n");
+        command.args([HOST, "echo ${#FLM_LONG}"]);
+        command.env("FLM_LONG", "v".repeat(120_000));
+        let outcome = interop::site::finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.stdout.text(), "120000\n", "{}", outcome.summary());
+        if server != Kind::Fulmar {
+            return;
+        }
+        // What is left out is told.
+        let mut command = site.ssh("SendEnv FLM_*\n");
+        command.args([HOST, "true"]);
+        command.envs((0..129).map(|number| (format!("FLM_{number}"), "v")));
+        let outcome = interop::site::finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        let log = site.running.daemon.log();
+        let ignored = log.matches("Ignoring env request FLM_").count();
+        assert_eq!(ignored, 1, "{log}");
+    });
+}
+
+#[test]
 fn a_long_command_line_arrives() {
     each(|client, server| {
         let site = Site::new(client, server, "");

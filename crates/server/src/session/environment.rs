@@ -11,11 +11,37 @@ use privsep::SessionGrant;
 pub(super) const MAX_FILE_BYTES: u64 = 256 * 1024;
 /// Most variables that the client may send for one channel, as in OpenSSH.
 const MAX_CLIENT_VARIABLES: usize = 128;
-/// Limit on name and value together of a client's variable, in bytes.
-const MAX_VARIABLE_BYTES: usize = 32 * 1024;
+/// Limit on name and value together of a client's variable, in bytes: the kernel's for one string of 32
+/// pages of 4 KiB, without `=` and the NUL (execve(2)).
+const MAX_VARIABLE_BYTES: usize = 128 * 1024 - 2;
+/// Limit on all of a client's variables for one channel, in bytes. The kernel's own is usually smaller; the
+/// command then does not start.
+const MAX_CLIENT_BYTES: usize = 4 << 20;
 
 /// Default PATH of root (Debian's).
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Why a client's variable is not taken; the command runs without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IgnoredVariable {
+    /// AcceptEnv does not name it, or no process can have it.
+    Disallowed,
+    /// AcceptEnv names it.
+    TooMany,
+    /// AcceptEnv names it.
+    TooLong,
+}
+
+impl IgnoredVariable {
+    /// The reason, in OpenSSH's words where it has some.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Disallowed => "disallowed name",
+            Self::TooMany => "too many env vars",
+            Self::TooLong => "too long for a process",
+        }
+    }
+}
 
 /// Variables by name; the last one set wins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,25 +68,39 @@ impl Environment {
             .map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
-    /// Sets a variable from the client (RFC 4254 §6.4) and returns true if AcceptEnv permits it and
-    /// the limits are kept.
-    pub(super) fn accept(&mut self, patterns: &[String], name: &[u8], value: &[u8]) -> bool {
+    /// Sets a variable from the client (RFC 4254 §6.4) if AcceptEnv permits it and the limits are
+    /// kept.
+    pub(super) fn accept(
+        &mut self,
+        patterns: &[String],
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), IgnoredVariable> {
         let Ok(text) = std::str::from_utf8(name) else {
-            return false;
+            return Err(IgnoredVariable::Disallowed);
         };
         // Each entry is one plain pattern, as in OpenSSH's sshd: a comma or `!` in it has no
         // special meaning.
         let wanted = patterns.iter().any(|pattern| matches(text, pattern));
-        if !wanted
-            || self.0.len() >= MAX_CLIENT_VARIABLES
-            || name.len() + value.len() > MAX_VARIABLE_BYTES
-            || name.contains(&0)
-            || value.contains(&0)
-        {
-            return false;
+        if !wanted || name.contains(&0) || value.contains(&0) {
+            return Err(IgnoredVariable::Disallowed);
+        }
+        if self.0.len() >= MAX_CLIENT_VARIABLES {
+            return Err(IgnoredVariable::TooMany);
+        }
+        let (own, others) = (name.len() + value.len(), self.bytes());
+        if own > MAX_VARIABLE_BYTES || own + others > MAX_CLIENT_BYTES {
+            return Err(IgnoredVariable::TooLong);
         }
         self.set(name, value);
-        true
+        Ok(())
+    }
+
+    /// The bytes of all names and values.
+    fn bytes(&self) -> usize {
+        self.iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum()
     }
 }
 

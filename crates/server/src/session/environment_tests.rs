@@ -4,13 +4,13 @@ use super::*;
 fn only_what_accept_env_names_is_taken_from_a_client() {
     let mut env = Environment::default();
     let patterns = ["LANG".to_owned(), "LC_*".to_owned()];
-    assert!(env.accept(&patterns, b"LC_ALL", b"C"));
-    assert!(!env.accept(&patterns, b"LD_PRELOAD", b"/tmp/x.so"));
-    assert!(!env.accept(&patterns, b"LC_X\0Y", b"1"));
-    assert!(!env.accept(&patterns, b"LC_X", b"1\0LD_PRELOAD=x"));
-    assert!(!env.accept(&[], b"GIT_PROTOCOL", b"2"));
+    assert!(env.accept(&patterns, b"LC_ALL", b"C").is_ok());
+    assert!(env.accept(&patterns, b"LD_PRELOAD", b"/tmp/x.so").is_err());
+    assert!(env.accept(&patterns, b"LC_X\0Y", b"1").is_err());
+    assert!(env.accept(&patterns, b"LC_X", b"1\0LD_PRELOAD=x").is_err());
+    assert!(env.accept(&[], b"GIT_PROTOCOL", b"2").is_err());
     // Each word of AcceptEnv is one pattern, not a list.
-    assert!(!env.accept(&["A,B".to_owned()], b"B", b"1"));
+    assert!(env.accept(&["A,B".to_owned()], b"B", b"1").is_err());
     assert_eq!(env.iter().count(), 1);
 }
 
@@ -19,11 +19,23 @@ fn a_client_cannot_send_variables_without_end() {
     let mut env = Environment::default();
     let patterns = ["*".to_owned()];
     let taken = (0..100_000)
-        .filter(|n: &u32| env.accept(&patterns, format!("V{n}").as_bytes(), b"x"))
+        .filter(|n: &u32| {
+            env.accept(&patterns, format!("V{n}").as_bytes(), b"x")
+                .is_ok()
+        })
         .count();
     assert_eq!(taken, MAX_CLIENT_VARIABLES);
+    assert_eq!(
+        env.accept(&patterns, b"W", b"x"),
+        Err(IgnoredVariable::TooMany)
+    );
+    // As long as the kernel lets a variable be, and no longer.
     let mut env = Environment::default();
-    assert!(!env.accept(&patterns, b"V", &vec![b'x'; MAX_VARIABLE_BYTES]));
+    let mut ask = |name: &str, length| env.accept(&patterns, name.as_bytes(), &vec![b'x'; length]);
+    assert_eq!(ask("V", MAX_VARIABLE_BYTES), Err(IgnoredVariable::TooLong));
+    assert_eq!(ask("V", MAX_VARIABLE_BYTES - 1), Ok(()));
+    let taken = (0..MAX_CLIENT_VARIABLES - 1).filter(|n| ask(&format!("V{n}"), 100_000).is_ok());
+    assert!(taken.count() < MAX_CLIENT_BYTES / 100_000);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use sys::signals::Signal;
 
 use super::command::Wanted;
 use super::context::Context;
-use super::environment::Environment;
+use super::environment::{Environment, IgnoredVariable};
 use super::exit;
 use super::sftp::{SftpHandler, SftpThread};
 use super::stdio::{self, Outputs};
@@ -174,11 +174,7 @@ impl SessionChannel {
             ),
             Request::Env { name, value } => {
                 matches!(self.stage, CommandStage::Idle)
-                    && self.client_environment.accept(
-                        &context.options.session.accept_env,
-                        &name,
-                        &value,
-                    )
+                    && self.take_variable(&name, &value, context)
             }
             Request::WindowChange {
                 columns,
@@ -207,6 +203,22 @@ impl SessionChannel {
         };
         reply(driver, self.id, want_reply, ok);
         self.advance(driver, context)
+    }
+
+    /// Takes a variable of the client; the log says why not, at INFO if AcceptEnv names it.
+    fn take_variable(&mut self, name: &[u8], value: &[u8], context: &Context<'_>) -> bool {
+        let patterns = &context.options.session.accept_env;
+        let taken = self.client_environment.accept(patterns, name, value);
+        let Err(ignored) = taken else {
+            return true;
+        };
+        let name = String::from_utf8_lossy(name);
+        let line = format!("Ignoring env request {name}: {}", ignored.text());
+        match ignored {
+            IgnoredVariable::Disallowed => context.log.debug2(&line),
+            IgnoredVariable::TooMany | IgnoredVariable::TooLong => context.log.info(&line),
+        }
+        false
     }
 
     fn open_terminal(
