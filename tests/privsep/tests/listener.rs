@@ -107,6 +107,29 @@ fn a_child_of_init_without_a_terminal_is_in_the_background_already() {
 }
 
 #[test]
+fn a_server_in_the_background_has_the_name_by_which_it_was_started() {
+    if !possible("a server in the background") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let pid_file = scratch.join("pid");
+    let host_key = interop::fixture::file("host_ed25519");
+    let lines = format!("PidFile {}\n", pid_file.display());
+    let config = scratch.write("sshd_config", Config::new(&lines).text(&host_key));
+    let link = scratch.join("sshd");
+    std::os::unix::fs::symlink(binary(), &link).expect("a link");
+    let port = interop::scratch::free_port().to_string();
+    let mut command = Command::new(link);
+    command.args(["-p", &port, "-E"]).arg(scratch.join("log"));
+    let outcome = finish(command.arg("-f").arg(config));
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let pid = fs::read_to_string(pid_file).expect("its process ID");
+    let name = fs::read_to_string(format!("/proc/{}/comm", pid.trim()));
+    signal(pid.trim().parse().expect("a number"), Signal::TERM);
+    assert_eq!(name.expect("its name"), "sshd\n");
+}
+
+#[test]
 fn the_service_manager_hears_readiness_reload_and_end() {
     if !possible("sd_notify") {
         return;

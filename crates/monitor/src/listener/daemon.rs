@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use sys::process::{ExitStatus, SelfExe};
 
@@ -37,6 +38,15 @@ impl Daemon {
             let _ = sys::io::replace_stdio(&null, 2);
         }
         let _ = sys::io::write(&self.ready, b"R");
+    }
+}
+
+/// Gives this process, which was executed by a descriptor, the name of its command line: the kernel has named it after the
+/// descriptor's number or after the file. `ps -C`, `pgrep -x` and `systemctl status` know it by its name.
+pub(crate) fn keep_name() {
+    let first = std::env::args_os().next().map(PathBuf::from);
+    if let Some(name) = first.as_deref().and_then(Path::file_name) {
+        let _ = sys::process::set_name(&name.to_string_lossy());
     }
 }
 

@@ -153,6 +153,9 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     }
     sys::io::ensure_stdio().map_err(text_of)?;
     let start = ListenerStart::from_environment().map_err(text_of)?;
+    if start.is_daemon() {
+        daemon::keep_name();
+    }
     let source = ConfigOrigin::of(&args, start.directory.clone());
     let mut config = source.load()?;
     let options = config.global();

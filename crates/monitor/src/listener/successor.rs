@@ -53,21 +53,11 @@ impl Handover {
             return Ok(None);
         }
         let sockets = words.map(socket_of).collect::<io::Result<Vec<_>>>()?;
-        keep_name();
         let directory = std::env::var_os(DIRECTORY).unwrap_or_else(|| "/".into());
         Ok(Some(Self {
             sockets,
             directory: directory.into(),
         }))
-    }
-}
-
-/// Gives this process the name that it had: the kernel has named it after the path by which it was executed, a descriptor's
-/// number. The name is what `ps -C`, `pgrep -x` and `systemctl status` know it by.
-fn keep_name() {
-    let first = std::env::args_os().next().map(PathBuf::from);
-    if let Some(name) = first.as_deref().and_then(Path::file_name) {
-        let _ = sys::process::set_name(&name.to_string_lossy());
     }
 }
 
