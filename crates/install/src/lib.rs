@@ -363,6 +363,7 @@ fn remove(settings: &InstallSettings) -> io::Result<()> {
             path.display()
         )));
     }
+    let was_in_place = excludes_openssh(&manifest, settings);
     for file in manifest.paths() {
         let place = settings.below_root(file);
         if fs::symlink_metadata(&place).is_err() {
@@ -388,7 +389,18 @@ fn remove(settings: &InstallSettings) -> io::Result<()> {
         let _ = fs::remove_dir(settings.below_root(directory));
     }
     println!("\nTo stop a service that still runs: systemctl disable --now fulmar-sshd");
+    if was_in_place && files::enabled_openssh_units(settings).is_empty() {
+        println!("To start OpenSSH's service again: systemctl enable --now ssh (or sshd)");
+    }
     Ok(())
+}
+
+/// True if the installed service is in the place of OpenSSH's (`--replace-sshd`).
+fn excludes_openssh(manifest: &Manifest, settings: &InstallSettings) -> bool {
+    let mut units = manifest.paths();
+    let unit = units.find(|path| path.ends_with("fulmar-sshd.service"));
+    unit.and_then(|path| fs::read_to_string(settings.below_root(path)).ok())
+        .is_some_and(|text| text.contains("\nConflicts=ssh.service "))
 }
 
 #[cfg(test)]

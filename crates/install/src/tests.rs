@@ -320,3 +320,21 @@ fn units_of_openssh_are_named_if_the_next_start_of_the_machine_would_start_them(
     );
     fs::remove_dir_all(&root).unwrap();
 }
+
+#[test]
+fn a_service_in_openssh_s_place_is_known_at_the_removal() {
+    let root = staged("place");
+    let settings = InstallSettings {
+        root: root.clone(),
+        ..InstallSettings::default()
+    };
+    for (flags, expected) in [(&["--replace-sshd"][..], true), (&[], false)] {
+        let mut list = words(&["--root"]);
+        list.push(root.clone().into_os_string());
+        list.extend(words(flags));
+        assert_eq!(run(list), 0);
+        let manifest = Manifest::load(&settings.manifest_path()).unwrap();
+        assert_eq!(excludes_openssh(&manifest, &settings), expected);
+    }
+    fs::remove_dir_all(&root).unwrap();
+}
