@@ -1,13 +1,12 @@
 //! DNS messages (RFC 1035 §4): a query for SSHFP records (RFC 4255 §3) with EDNS (RFC 6891), and the
 //! reading of the answer. No I/O.
 //!
-//! Bounds: a message has at most 65,535 bytes; a name at most 127 labels, and each pointer leads
-//! backwards, so that no name is endless; at most [`MAX_RECORDS`] records are read.
+//! Bounds: a message has at most 65,535 bytes, in which fewer than 6,000 records fit; a name at most 127 labels,
+//! and each pointer leads backwards, so that no name is endless. All records are read, or none: the record that
+//! tells may be the last.
 
 use wire::{Put, Reader};
 
-/// Most records of an answer that are read; each other one is passed over.
-pub const MAX_RECORDS: usize = 256;
 /// Most bytes of a name in text form.
 const MAX_NAME_BYTES: usize = 253;
 /// Most bytes of an answer by UDP, as the query offers: what passes most networks in one piece.
@@ -118,7 +117,11 @@ pub fn response(message: &[u8], id: u16, name: &str) -> Option<Response> {
         bytes: message,
         at: 0,
     };
-    let asked = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let asked = name
+        .strip_suffix('.')
+        .unwrap_or(name)
+        .to_ascii_lowercase()
+        .into_bytes();
     let found_id = reader.u16()?;
     let flags = reader.u16()?;
     let questions = reader.u16()?;
@@ -156,7 +159,7 @@ pub fn response(message: &[u8], id: u16, name: &str) -> Option<Response> {
 }
 
 /// The fingerprints of `name`, or of the name that it is an alias of.
-fn of_name(records: &[Record], mut name: String) -> Vec<Fingerprint> {
+fn of_name(records: &[Record], mut name: Vec<u8>) -> Vec<Fingerprint> {
     for _ in 0..MAX_ALIASES {
         let alias = records.iter().find_map(|record| match &record.data {
             Data::Alias(target) if record.name == name => Some(target),
@@ -177,13 +180,13 @@ fn of_name(records: &[Record], mut name: String) -> Vec<Fingerprint> {
 
 /// A record of the answer.
 struct Record {
-    /// In lower case, without the final dot.
-    name: String,
+    /// In lower case, without the final dot. Any bytes: a record of another name may be in the answer.
+    name: Vec<u8>,
     data: Data,
 }
 
 enum Data {
-    Alias(String),
+    Alias(Vec<u8>),
     Fingerprint(Fingerprint),
 }
 
@@ -213,7 +216,7 @@ impl<'a> Message<'a> {
     }
 
     /// A name, whose rest may be elsewhere in the message (RFC 1035 §4.1.4).
-    fn name(&mut self) -> Option<String> {
+    fn name(&mut self) -> Option<Vec<u8>> {
         let mut out: Vec<u8> = Vec::new();
         let mut behind = None;
         loop {
@@ -248,12 +251,12 @@ impl<'a> Message<'a> {
         }
         self.at = behind.unwrap_or(self.at);
         out.make_ascii_lowercase();
-        String::from_utf8(out).ok()
+        Some(out)
     }
 
     fn records(&mut self, count: usize) -> Option<Vec<Record>> {
         let mut out = Vec::new();
-        for _ in 0..count.min(MAX_RECORDS) {
+        for _ in 0..count {
             let name = self.name()?;
             let kind = self.u16()?;
             let class = self.u16()?;

@@ -61,6 +61,36 @@ fn records_of_the_name_and_of_its_alias_are_read() {
 }
 
 #[test]
+fn the_last_of_many_records_counts() {
+    let (ours, other) = ([4, 2, 0xaa], [1, 1, 1]);
+    let many = 5000;
+    let mut message = head(0x81a0, many + 1, NAME);
+    for _ in 0..many {
+        message.extend(record(&[0], 46, &[]));
+    }
+    message.extend(record(&ASKED, 44, &ours));
+    assert!(message.len() <= usize::from(u16::MAX));
+    let digests = |message: &[u8]| {
+        let (found, _) = found(message).unwrap();
+        found
+            .into_iter()
+            .map(|found| found.digest)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(digests(&message), [vec![0xaa]]);
+    let mut message = head(0x81a0, 301, NAME);
+    for _ in 0..300 {
+        message.extend(record(&ASKED, 44, &other));
+    }
+    message.extend(record(&ASKED, 44, &ours));
+    let found = digests(&message);
+    assert_eq!((found.len(), found.last()), (301, Some(&vec![0xaa])));
+    // An answer with fewer records than it says is none.
+    message.truncate(message.len() - 1);
+    assert_eq!(response(&message, ID, NAME), None);
+}
+
+#[test]
 fn what_is_no_answer_to_the_query_is_passed_over() {
     let mut good = head(0x8180, 1, NAME);
     good.extend(record(&ASKED, 44, &[4, 2, 1]));
