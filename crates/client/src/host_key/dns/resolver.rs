@@ -48,7 +48,8 @@ impl Resolver {
         Self::parse(&String::from_utf8_lossy(&file.unwrap_or_default()))
     }
 
-    /// Reads resolv.conf(5). Unknown lines and options are passed over.
+    /// Reads resolv.conf(5). Unknown lines and options are passed over. As in the C library, a line that begins with a
+    /// blank is unknown, and the address of a server ends at a comment.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut out = Self {
@@ -59,14 +60,16 @@ impl Resolver {
             by_tcp: false,
         };
         for line in text.lines() {
-            let mut words = line.split_ascii_whitespace();
-            match words.next() {
-                Some("nameserver") => {
-                    let server = words.next().and_then(server);
+            let (keyword, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+            let mut words = rest.split_ascii_whitespace();
+            match keyword {
+                "nameserver" => {
+                    let word = words.next().and_then(|word| word.split([';', '#']).next());
+                    let server = word.and_then(server);
                     out.servers
                         .extend(server.filter(|_| out.servers.len() < MAX_SERVERS));
                 }
-                Some("options") => words.for_each(|option| out.apply(option)),
+                "options" => words.for_each(|option| out.apply(option)),
                 _ => {}
             }
         }
@@ -163,10 +166,10 @@ impl Resolver {
     }
 }
 
-/// The address of a server; an IPv6 address may name its interface after `%`, which only a
+/// The address of a server, in the forms of inet_aton(3); an IPv6 address may name its interface after `%`, which only a
 /// link-local address needs and which is not supported.
 fn server(word: &str) -> Option<SocketAddr> {
-    word.parse::<IpAddr>().ok().map(|ip| (ip, PORT).into())
+    keys::address::parse_address(word).map(|ip| (ip, PORT).into())
 }
 
 /// A query to one server.

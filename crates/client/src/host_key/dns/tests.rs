@@ -149,6 +149,22 @@ fn resolv_conf_names_the_servers_and_whether_they_are_trusted() {
         parsed.contains("timeout_s: 30, attempts: 1, trusts_ad: false"),
         "{parsed}"
     );
+    assert!(
+        of("nameserver 127.53\nnameserver 192.0.2.1#x\n").contains("[127.0.0.53:53, 192.0.2.1:53]")
+    );
+    // The C library takes no line that begins with a blank.
+    for text in [" nameserver 192.0.2.1\n", "\tnameserver 192.0.2.1\n"] {
+        assert!(of(text).contains("[127.0.0.1:53]"), "{text:?}");
+    }
+    for text in [
+        " options trust-ad",
+        "\toptions trust-ad",
+        "optionstrust-ad",
+        "options\u{b}trust-ad",
+    ] {
+        assert!(of(text).contains("trusts_ad: false"), "{text:?}");
+    }
+    assert!(of("options\ttrust-ad").contains("trusts_ad: true"));
     assert!(of("options edns0 trust-ad use-vc").contains("trusts_ad: true, by_tcp: true"));
 }
 
