@@ -324,16 +324,20 @@ impl HostKeyChecker {
         if let Some(verdict) = self.revoked_by_files(&presented) {
             return verdict;
         }
-        if let Some(verdict) = self.ask_dns(presented.key(), interaction) {
-            return verdict;
-        }
-        if self.skip_for_loopback && self.address.is_some_and(|at| at.ip().is_loopback()) {
+        let is_in_dns = self.ask_dns(presented.key(), interaction);
+        if !is_in_dns
+            && self.skip_for_loopback
+            && self.address.is_some_and(|at| at.ip().is_loopback())
+        {
             debug1!("NoHostAuthenticationForLocalhost: the host key is not looked up");
             return Verdict::Accept;
         }
         if let Some(reason) = &self.files.too_large {
             error!("{reason}");
             return Verdict::Refuse;
+        }
+        if is_in_dns {
+            return self.accept_from_dns(&presented, interaction);
         }
         let lookup = |key: &PresentedKey| self.lookup(key);
         let finding = assess(&presented, &self.host.principal, &self.rules, lookup);
@@ -357,19 +361,15 @@ impl HostKeyChecker {
         );
     }
 
-    /// `VerifyHostKeyDNS`: decides if the fingerprint was found by a validated lookup and `yes` is
+    /// `VerifyHostKeyDNS`: true if the fingerprint was found by a validated lookup and `yes` is
     /// set; otherwise known_hosts and the user decide.
-    fn ask_dns(
-        &mut self,
-        key: &keys::PublicKey,
-        interaction: &mut dyn Interaction,
-    ) -> Option<Verdict> {
-        let (wanted, lookup) = self.dns.as_mut()?;
+    fn ask_dns(&mut self, key: &keys::PublicKey, interaction: &mut dyn Interaction) -> bool {
+        let Some((wanted, lookup)) = self.dns.as_mut() else {
+            return false;
+        };
         let wanted = *wanted;
         match lookup.compare(key) {
-            DnsFinding::Matches { is_secure: true } if wanted == YesNoAsk::Yes => {
-                return Some(Verdict::Accept);
-            }
+            DnsFinding::Matches { is_secure: true } if wanted == YesNoAsk::Yes => return true,
             DnsFinding::Matches { .. } => self.dns_matches = true,
             DnsFinding::Differs => {
                 interaction.tell(&dialog::changed(self, key, &[]));
@@ -379,7 +379,27 @@ impl HostKeyChecker {
             }
             DnsFinding::Nothing => {}
         }
-        None
+        false
+    }
+
+    /// Accepts a key that the DNS vouches for, unless a line revokes it or the authority of its certificate.
+    fn accept_from_dns(
+        &mut self,
+        presented: &PresentedKey,
+        interaction: &mut dyn Interaction,
+    ) -> Verdict {
+        let found = self.lookup(presented);
+        if let HostKeyStatus::Revoked { at } = found {
+            return self.conclude(presented, Finding::Revoked { at }, interaction);
+        }
+        if children::is_given_up() {
+            return Verdict::Refuse;
+        }
+        if self.has_command_failed() {
+            error!("{COMMAND_FAILED}");
+            return Verdict::Refuse;
+        }
+        Verdict::Accept
     }
 
     /// True if `KnownHostsCommand` has failed, after which no key is accepted.

@@ -610,6 +610,54 @@ fn only_a_validated_fingerprint_replaces_the_question() {
     assert_eq!(verdict, Verdict::Refuse);
 }
 
+#[test]
+fn the_dns_does_not_vouch_for_a_revoked_key() {
+    let scratch = Scratch::new("dns-revoked");
+    let checker = |host: &str, more: &[&str], vouched: &PrivateKey| {
+        let mut checker = scratch.checker(host, more);
+        let lookup = DnsLookup::ended(Ok(answer(vouched, true)));
+        checker.dns = Some((YesNoAsk::Yes, lookup));
+        checker
+    };
+    let judged = |host: &str, more: &[&str]| {
+        let person = &mut Script::default();
+        let verdict = judge(&mut checker(host, more, &key(1)), &key(1), person);
+        (verdict, person.told.contains("REVOKED HOST KEY"))
+    };
+    let revokes = |key: &PrivateKey| line("@revoked h", key);
+    // Another key in the file, or another revoked one, leaves the decision to the DNS.
+    scratch.file("known_hosts", &(line("h", &key(3)) + &revokes(&key(2))));
+    assert_eq!(judged("h", &[]), (Verdict::Accept, false));
+    scratch.file("known_hosts", &(line("h", &key(1)) + &revokes(&key(1))));
+    let refused = (Verdict::Refuse, true);
+    assert_eq!(judged("h", &[]), refused);
+    assert_eq!(judged("h", &["StrictHostKeyChecking=no"]), refused);
+    assert_eq!(judged("h", &["Port=2222"]), refused);
+    assert_eq!(judged("other", &[]), (Verdict::Accept, false));
+    scratch.file("known_hosts", "");
+    let command = format!("KnownHostsCommand=/bin/echo {}", revokes(&key(1)).trim());
+    assert_eq!(judged("h", &[&command]), refused);
+    // The authority of a certificate.
+    let authority = key(9);
+    let certificate = certificate(&["h"], &authority, Vec::new());
+    let vouched = certificate.key().clone();
+    let lookup = || {
+        let digest = HashAlgorithm::Sha256.digest(&vouched.blob());
+        let mut answer = answer(&key(1), true);
+        answer.fingerprints[0].digest = digest.to_vec();
+        Some((YesNoAsk::Yes, DnsLookup::ended(Ok(answer))))
+    };
+    for (text, verdict) in [
+        (String::new(), Verdict::Accept),
+        (revokes(&authority), Verdict::Refuse),
+    ] {
+        scratch.file("known_hosts", &text);
+        let mut checker = scratch.checker("h", &[]);
+        checker.dns = lookup();
+        assert_eq!(judge_certificate(&mut checker, &certificate), verdict);
+    }
+}
+
 /// A checker for the host at 192.0.2.1 with CheckHostIP.
 fn with_address(scratch: &Scratch, more: &[&str]) -> HostKeyChecker {
     let mut checker = scratch.checker("h", &[&["CheckHostIP=yes"], more].concat());
