@@ -115,3 +115,32 @@ fn the_dump_shows_what_tokens_stand_for() {
     );
     assert!(dump.contains("\nversionaddendum ahost\n"), "{dump}");
 }
+
+/// As `ssh -G` of OpenSSH 10.6: `Host` and `Match` of the first pass see the address as it is typed, what follows sees
+/// its usual form.
+#[test]
+fn an_address_is_used_in_its_usual_form() {
+    let text = "Host alias\nHostName %h.1\nHost 127\nHostName %h.1\n\
+                Match host 127.0.0.1\nUser first\nMatch host 127.1\nUser typed\n\
+                Host *\nControlPath /tmp/%h-%n-%k\n";
+    for (host, hostname, user) in [
+        ("127.1", "127.0.0.1", "typed"),
+        ("127", "127.0.0.1", "typed"),
+        ("127.0.0.1", "127.0.0.1", "first"),
+        ("0:0::1", "::1", "local"),
+        ("alias", "alias.1", "local"),
+    ] {
+        let options = resolve(text, host);
+        assert_eq!((&*options.hostname, &*options.user), (hostname, user));
+        assert_eq!(options.host_argument, host);
+        let path = format!("/tmp/{hostname}-{host}-{host}");
+        assert_eq!(options.connection.control_path.as_deref(), Some(&*path));
+    }
+    let text = "Match final host 127.0.0.1\nUser last\nMatch final host 127.1\nUser typed\n";
+    assert_eq!(resolve(text, "127.1").user, "last");
+    let text = "ProxyCommand x %h\nHostKeyAlias 127.1\n";
+    let options = resolve(text, "0x7f.1");
+    assert_eq!(options.hostname, "127.0.0.1");
+    assert_eq!(options.host_keys.host_key_alias.as_deref(), Some("127.1"));
+    assert_eq!(resolve("AddressFamily inet6\n", "127.1").hostname, "127.1");
+}

@@ -40,7 +40,10 @@ impl ClientConfig {
         let user_is_literal = first.user_is_literal;
         let mut warnings = first.warnings;
         let mut settled = knowledge.hostname(&values).map_err(ConfigError::Refused)?;
-        if !canonical::is_address(&settled) {
+        let family = values.get(Row::AddressFamily.index());
+        if let Some(address) = canonical::usual_address(&settled, family) {
+            settled = address;
+        } else if !canonical::is_address(&settled) {
             settled.make_ascii_lowercase();
         }
         let wants_canonical = wants_canonical(&values);

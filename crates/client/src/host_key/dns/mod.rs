@@ -54,7 +54,8 @@ impl DnsLookup {
     /// for.
     pub(super) fn start(host: &str, limit: Option<Duration>) -> Self {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        if host.parse::<std::net::IpAddr>().is_ok() {
+        let (address, _zone) = host.split_once('%').unwrap_or((host, ""));
+        if keys::address::parse_address(address).is_some() {
             debug1!("skipped DNS lookup for numerical hostname");
             return Self {
                 answer: None,

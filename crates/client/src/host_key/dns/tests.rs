@@ -223,6 +223,13 @@ fn a_key_is_compared_with_the_records_of_its_algorithm() {
 }
 
 #[test]
+fn addresses_are_not_asked_for() {
+    for host in ["127.0.0.1", "127.1", "::1", "0::1", "fe80::1%lo"] {
+        assert!(DnsLookup::start(host, None).answer.is_none(), "{host}");
+    }
+}
+
+#[test]
 fn the_answer_is_not_waited_for_beyond_the_limit() {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
     let (sender, receiver) = channel();
