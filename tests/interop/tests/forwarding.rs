@@ -409,6 +409,24 @@ fn a_port_that_the_server_chose_is_reported_and_a_taken_one_is_a_failure() {
 }
 
 #[test]
+fn a_port_that_another_program_has_on_one_address_is_reported() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let other = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = other.local_addr().expect("its address").port();
+        let spec = format!("{port}:127.0.0.1:1");
+        let outcome = site.run_with("", &["-L", &spec, HOST, "echo on"], Input::Nothing);
+        let said = outcome.stderr.text();
+        let bind = format!("bind [127.0.0.1]:{port}: Address already in use");
+        assert!(said.contains(&bind), "{said}");
+        assert_eq!(
+            (outcome.status, outcome.stdout.text().as_str()),
+            (0, "on\n")
+        );
+    });
+}
+
+#[test]
 fn the_program_goes_to_the_background_when_its_listeners_are_ready() {
     each(|client, server| {
         let site = Site::new(client, server, "");

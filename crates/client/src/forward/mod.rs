@@ -426,14 +426,17 @@ impl ListenSettings {
         port: u16,
     ) -> Option<ListeningSockets> {
         let mut failures = Vec::new();
-        let failed =
-            |address, reason: &std::io::Error| failures.push((address, plain_reason(reason)));
+        let failed = |address, reason: &std::io::Error| {
+            let is_taken = reason.kind() == std::io::ErrorKind::AddrInUse;
+            failures.push((address, is_taken, plain_reason(reason)));
+        };
         let place = (port, is_udp);
         let sockets = ListeningSockets::on_port(address, place, self.gateway, self.family, failed);
         let is_lost = sockets.is_err();
-        for (address, reason) in &failures {
+        for (address, is_taken, reason) in &failures {
             let text = format!("bind [{}]:{}: {reason}", address.ip(), address.port());
-            match is_lost {
+            // Connections to this address reach another program; without IPv6 the other address is enough.
+            match is_lost || *is_taken {
                 true => error!("{text}"),
                 false => verbose!("{text}"),
             }
