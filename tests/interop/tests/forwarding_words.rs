@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use interop::forwarded::{Does, LIMIT, connect, socks5, target, through};
 use interop::peers::ours::Kind;
-use interop::process::{Background, COMMAND_LIMIT, wait};
+use interop::process::{Background, COMMAND_LIMIT, Input, wait};
 use interop::scratch::{Scratch, free_port, until};
 use interop::site::{HOST, Site, each};
 
@@ -70,7 +70,7 @@ fn a_forwarding_that_fails_says_which_and_why_in_one_line() {
         let dead = free_port();
         let talker = Talker::start(
             &site,
-            "ERROR",
+            "INFO",
             &[
                 "-L",
                 &format!("{local}:127.0.0.1:{dead}"),
@@ -95,6 +95,22 @@ fn a_forwarding_that_fails_says_which_and_why_in_one_line() {
         let place = format!("connect_to 127.0.0.1 port {dead}: failed: Connection refused");
         talker.says(&[&place, &name]);
         assert_eq!(talker.log().lines().count(), 3, "{}", talker.log());
+    });
+}
+
+#[test]
+fn a_channel_that_the_server_refuses_is_reported_from_level_info_on() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let dead = format!("127.0.0.1:{}", free_port());
+        for (level, is_told) in [("ERROR", false), ("INFO", true)] {
+            let level = format!("LogLevel {level}\n");
+            let outcome = site.run_with(&level, &["-W", &dead, HOST], Input::Nothing);
+            let said = outcome.stderr.text();
+            assert_eq!(outcome.status, 255, "{said}");
+            assert!(said.contains("stdio forwarding failed"), "{said}");
+            assert_eq!(said.contains(": open failed: "), is_told, "{said}");
+        }
     });
 }
 

@@ -32,7 +32,7 @@ impl SessionForwards {
                     let target = label.strip_prefix("dynamic").unwrap_or_default();
                     let which = origin.and_then(|origin| self.name(origin));
                     let which = which.map(|name| format!(" ({name}{})", one_line(target)));
-                    error!(
+                    info!(
                         "channel {}: open failed: {}: {}{}",
                         channel.0,
                         open_reason(reason),

@@ -165,7 +165,7 @@ impl ClientSession<'_> {
                 reason,
                 description,
             } => {
-                error!(
+                info!(
                     "channel {}: open failed: {}: {}",
                     channel.0,
                     open_reason(reason),

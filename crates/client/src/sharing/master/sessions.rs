@@ -19,7 +19,7 @@ use super::{Master, misuse};
 use crate::error::ClientError;
 use crate::forward::{SessionForwards, open_reason};
 use crate::keystroke_timer::KeystrokeTimer;
-use crate::log::{debug1, debug2, error, verbose};
+use crate::log::{debug1, debug2, error, info, verbose};
 use crate::pipelining::early::{self, Asked};
 use crate::plan::{Plan, PtyPlan, What};
 use crate::sharing::message::{MasterReply, SessionWish};
@@ -353,7 +353,7 @@ impl Master {
                 ..
             } => {
                 let (reason, text) = (open_reason(reason), one_line(&description));
-                error!("channel {}: open failed: {reason}: {text}", channel.0);
+                info!("channel {}: open failed: {reason}: {text}", channel.0);
                 self.refused(channel, driver);
             }
             Event::ChannelData { data, .. } => {
