@@ -85,8 +85,8 @@ pub struct TransportConfig {
     /// After login, send a keepalive after this many milliseconds without input; `None`, the default,
     /// for never.
     pub alive_interval_ms: Option<Millis>,
-    /// Maximum number of unanswered keepalives, after which the connection ends; 0 for no limit.
-    /// Default: 3.
+    /// Number of unanswered keepalives, after which the connection ends: with 0 the first silent interval
+    /// ends it, unasked; with `u32::MAX` none does. Default: 3.
     pub alive_count_max: u32,
     /// RSA keys below this many bits are refused. Default: 2048.
     pub min_rsa_bits: usize,

@@ -67,10 +67,26 @@ fn a_peer_gets_its_time_to_answer_when_we_ourselves_were_away() {
 }
 
 #[test]
-fn a_count_of_zero_asks_for_ever() {
+fn a_count_of_zero_ends_with_the_first_interval() {
     let mut one = config();
     one.alive_interval_ms = Some(1000);
     one.alive_count_max = 0;
+    let mut pair = Pair::new(one, config());
+    pair.login(usize::MAX).unwrap();
+    let client = &mut pair.client.connection;
+    assert_eq!(client.poll_deadline(), Some(1000));
+    client.handle_timeout(999).unwrap();
+    assert!(matches!(
+        client.handle_timeout(1000),
+        Err(Error::TimedOut(_))
+    ));
+}
+
+#[test]
+fn without_a_limit_a_silent_peer_is_asked_for_ever() {
+    let mut one = config();
+    one.alive_interval_ms = Some(1000);
+    one.alive_count_max = u32::MAX;
     let mut pair = Pair::new(one, config());
     pair.login(usize::MAX).unwrap();
     for round in 1..=50 {

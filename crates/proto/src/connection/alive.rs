@@ -214,9 +214,7 @@ impl Alive {
             self.since = now;
             return Ok(false);
         }
-        // A count of 0 means to ask but never to end the connection (sshd_config(5),
-        // ClientAliveCountMax).
-        if config.alive_count_max > 0 && self.asked >= config.alive_count_max {
+        if self.asked >= config.alive_count_max {
             return Err(Error::TimedOut("peer not responding"));
         }
         self.asked = self.asked.saturating_add(1);
