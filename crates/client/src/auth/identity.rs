@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 
 pub use collect::Keys;
 pub(crate) use collect::agent_socket;
+use found::PrivateFile;
 
 use super::security_key;
 use crate::interaction::{Interaction, Question};
@@ -42,8 +43,8 @@ enum Source {
     File {
         /// The decrypted key; `None` until it is opened.
         key: Option<PrivateKey>,
-        /// The file's bytes, read for its public half.
-        bytes: FileBytes,
+        /// The file, read for its public half.
+        private: PrivateFile,
         /// The file's comment, once the key is opened.
         comment: String,
     },
@@ -177,7 +178,7 @@ impl Identity {
     pub fn prepare(&mut self) {
         if let Source::File {
             key: slot @ None,
-            bytes,
+            private: PrivateFile::Read(bytes),
             comment,
         } = &mut self.source
             && let Ok(file) = private_file::parse(bytes, None)
@@ -232,9 +233,13 @@ impl Identity {
             }
             Source::File {
                 key: slot @ None,
-                bytes,
+                private,
                 comment,
             } => {
+                let Some(bytes) = private.bytes() else {
+                    private.complain(&file);
+                    return Err(None);
+                };
                 let prompts = options.authentication.number_of_password_prompts;
                 let opened = unlock(&file, bytes, prompts, interaction).ok_or(None)?;
                 *comment = opened.comment;
@@ -259,17 +264,15 @@ impl Identity {
         if listed.iter().any(|held| held.blob == *blob) {
             return false;
         }
-        match collect::private_file_bytes(path) {
-            Ok(Some(bytes)) if private_file::is_private_key(&bytes) => {
-                self.source = Source::File {
-                    key: None,
-                    bytes,
-                    comment: String::new(),
-                };
-                true
-            }
-            _ => false,
-        }
+        let Some(private) = collect::private_of(path) else {
+            return false;
+        };
+        self.source = Source::File {
+            key: None,
+            private,
+            comment: String::new(),
+        };
+        true
     }
 
     /// Adds the private key to the agent, if it was read from a file, as `AddKeysToAgent` says.

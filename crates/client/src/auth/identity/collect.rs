@@ -17,15 +17,12 @@ use keys::{CertificateKind, PresentedKey, PrivateKey, PublicKey};
 use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
-use super::found::{FileKey, FoundCertificate};
+use super::found::{FileKey, FoundCertificate, PrivateFile};
 use super::{Agent, FileBytes, Identity, Source, in_token};
 use crate::log::{debug1, debug2, error};
-use crate::text::one_line;
 
 /// Most keys of an agent that are considered.
 const MAX_AGENT_KEYS: usize = 256;
-/// Why a key that others may read is not used: shown also for a file that the user has not named.
-const BAD_PERMISSIONS: &str = "bad permissions";
 /// Largest public key or certificate file, bytes.
 const MAX_PUBLIC_FILE: u64 = 1024 * 1024;
 
@@ -90,7 +87,7 @@ impl Keys {
             presented,
             Source::File {
                 key: Some(key.clone()),
-                bytes: FileBytes::default(),
+                private: PrivateFile::Read(FileBytes::default()),
                 comment: String::new(),
             },
         )
@@ -212,8 +209,8 @@ fn usable(listed: Vec<agent::Identity>) -> Vec<AgentKey> {
 
 /// The content of an identity file.
 pub(super) enum IdentityFile {
-    /// The public half of a key, and the bytes of its private file if that exists.
-    Key(PublicKey, Option<FileBytes>),
+    /// The public half of a key, and its private file if that exists.
+    Key(PublicKey, Option<PrivateFile>),
     /// A certificate, whose private key is elsewhere.
     Certificate(PresentedKey),
 }
@@ -247,7 +244,7 @@ pub(super) fn files(user_keys: &UserKeyOptions) -> (Vec<FileKey>, Vec<FoundCerti
             Ok(None) => debug2!("no identity file {}", path.display()),
             Err(reason) => {
                 let text = format!("Load key \"{}\": {reason}", path.display());
-                if file.explicit || reason == BAD_PERMISSIONS {
+                if file.explicit {
                     error!("{text}");
                 } else {
                     debug1!("{text}");
@@ -261,14 +258,24 @@ pub(super) fn files(user_keys: &UserKeyOptions) -> (Vec<FileKey>, Vec<FoundCerti
 /// Reads the identity file `path`; `None` if neither it nor its `.pub` file gives a key.
 pub(super) fn identity(path: &Path) -> Result<Option<IdentityFile>, String> {
     let beside = with_suffix(path, ".pub");
-    let Some(bytes) = private_file_bytes(path)? else {
+    let (bytes, too_open) = match read_private(path) {
+        Ok(Some(read)) => read,
         // The key may be in the agent alone.
-        return Ok(read_public(&beside).map(|key| IdentityFile::Key(key, None)));
+        Ok(None) => return Ok(read_public(&beside).map(|key| IdentityFile::Key(key, None))),
+        Err(reason) => {
+            let public = read_public(&beside).ok_or_else(|| reason.clone())?;
+            let private = PrivateFile::Unreadable(reason);
+            return Ok(Some(IdentityFile::Key(public, Some(private))));
+        }
+    };
+    let key = |public, bytes| {
+        let private = too_open.map_or(PrivateFile::Read(bytes), PrivateFile::TooOpen);
+        Ok(Some(IdentityFile::Key(public, Some(private))))
     };
     match private_file::parse_public(&bytes) {
-        Ok(public) => Ok(Some(IdentityFile::Key(public, Some(bytes)))),
+        Ok(public) => key(public, bytes),
         Err(PrivateFileError::NeedsPassphrase) => match read_public(&beside) {
-            Some(public) => Ok(Some(IdentityFile::Key(public, Some(bytes)))),
+            Some(public) => key(public, bytes),
             None => Err("it is encrypted and its .pub file is missing".into()),
         },
         Err(PrivateFileError::NotAPrivateKey) => match parse_public_line(&bytes) {
@@ -280,9 +287,16 @@ pub(super) fn identity(path: &Path) -> Result<Option<IdentityFile>, String> {
     }
 }
 
-/// The file's bytes; an error if it is a private key that others can read, `None` if there is no
+/// The private key in a file that should have it; `None` if it has none.
+pub(super) fn private_of(path: &Path) -> Option<PrivateFile> {
+    let (bytes, too_open) = read_private(path).ok()??;
+    private_file::is_private_key(&bytes)
+        .then(|| too_open.map_or(PrivateFile::Read(bytes), PrivateFile::TooOpen))
+}
+
+/// The file's bytes, and its permissions if it is a private key that others can read; `None` if there is no
 /// such file.
-pub(super) fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
+fn read_private(path: &Path) -> Result<Option<(FileBytes, Option<u32>)>, String> {
     let file = match sys::file::open_regular(path, FollowLinks::Follow) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -291,15 +305,11 @@ pub(super) fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>
     let bytes = sys::file::read_file_bounded(&file, private_file::MAX_FILE_BYTES)
         .map(Zeroizing::new)
         .map_err(|error| error.to_string())?;
-    if private_file::is_private_key(&bytes)
-        && let Ok(Some(mode)) = sys::file::too_open_for_a_key(&file)
-    {
-        let shown = one_line(&path.display().to_string());
-        let warning = private_file::unprotected_warning(&shown, mode);
-        warning.lines().for_each(|line| error!("{line}"));
-        return Err(BAD_PERMISSIONS.to_owned());
-    }
-    Ok(Some(bytes))
+    let too_open = match private_file::is_private_key(&bytes) {
+        true => sys::file::too_open_for_a_key(&file).ok().flatten(),
+        false => None,
+    };
+    Ok(Some((bytes, too_open)))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -420,7 +430,7 @@ pub(super) fn arrange(
         }
     }
     for (place, file) in files.iter().enumerate() {
-        let Some(bytes) = file
+        let Some(private) = file
             .private
             .as_ref()
             .filter(|_| of_file(place, file).is_none())
@@ -435,7 +445,7 @@ pub(super) fn arrange(
             explicit: file.explicit,
             source: Source::File {
                 key: None,
-                bytes: bytes.clone(),
+                private: private.clone(),
                 comment: String::new(),
             },
         });
@@ -457,8 +467,11 @@ fn of_certificate(
     let key = found.certificate.key();
     let blob = found.certificate.blob();
     let of_key = || files.iter().filter(|file| &file.public == key);
-    let with_private = of_key().find(|file| file.private.is_some());
-    let file = with_private.or_else(|| of_key().next());
+    let can_sign = |file: &&FileKey| file.private.as_ref().and_then(PrivateFile::bytes).is_some();
+    let file = of_key()
+        .find(can_sign)
+        .or_else(|| of_key().find(|file| file.private.is_some()))
+        .or_else(|| of_key().next());
     let itself = held.iter().find(|held| held.blob == blob);
     let source = match (itself.or_else(|| plain_in_agent(held, key)), file) {
         (Some(held), _) => Source::Agent {
@@ -468,12 +481,12 @@ fn of_certificate(
         (
             None,
             Some(FileKey {
-                private: Some(bytes),
+                private: Some(private),
                 ..
             }),
         ) => Source::File {
             key: None,
-            bytes: bytes.clone(),
+            private: private.clone(),
             comment: String::new(),
         },
         _ => {

@@ -2,9 +2,49 @@
 
 use std::path::PathBuf;
 
+use keys::private_file;
 use keys::{PresentedKey, PublicKey};
 
 use super::FileBytes;
+use crate::log::error;
+use crate::text::one_line;
+
+/// The file of a private key, as it was read. What is wrong with it is shown when the key is to sign: an agent may
+/// hold it, another key may log in, or the server may refuse it.
+#[derive(Clone)]
+pub(super) enum PrivateFile {
+    /// Its bytes, wiped when dropped.
+    Read(FileBytes),
+    /// Others can read it; its permissions.
+    TooOpen(u32),
+    /// It cannot be read, and its `.pub` file gives the public half; the reason.
+    Unreadable(String),
+}
+
+impl PrivateFile {
+    /// The bytes of a file that may sign.
+    pub(super) fn bytes(&self) -> Option<&FileBytes> {
+        match self {
+            Self::Read(bytes) => Some(bytes),
+            Self::TooOpen(_) | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// Tells the user why a file may not sign.
+    pub(super) fn complain(&self, path: &str) {
+        let path = one_line(path);
+        let reason = match self {
+            Self::Read(_) => return,
+            Self::TooOpen(mode) => {
+                let warning = private_file::unprotected_warning(&path, *mode);
+                warning.lines().for_each(|line| error!("{line}"));
+                "bad permissions"
+            }
+            Self::Unreadable(reason) => reason,
+        };
+        error!("Load key \"{path}\": {reason}");
+    }
+}
 
 /// A key of an identity file, with its public half.
 pub(super) struct FileKey {
@@ -12,7 +52,7 @@ pub(super) struct FileKey {
     pub(super) path: PathBuf,
     pub(super) explicit: bool,
     /// The private key file; without it the key must be in the agent.
-    pub(super) private: Option<FileBytes>,
+    pub(super) private: Option<PrivateFile>,
 }
 
 /// A certificate and its file.

@@ -29,7 +29,7 @@ fn named(seed: u8, explicit: bool, has_private: bool) -> FileKey {
         public: key(seed).public().clone(),
         path: PathBuf::from(format!("/k{seed}")),
         explicit,
-        private: has_private.then(FileBytes::default),
+        private: has_private.then(|| PrivateFile::Read(FileBytes::default())),
     }
 }
 
@@ -233,7 +233,7 @@ fn rsa_identity(bits: usize) -> Identity {
         explicit: false,
         source: Source::File {
             key: None,
-            bytes: FileBytes::default(),
+            private: PrivateFile::Read(FileBytes::default()),
             comment: String::new(),
         },
     }
@@ -307,10 +307,10 @@ fn write_key(name: &str, mode: u32, passphrase: Option<&[u8]>) -> PathBuf {
     path
 }
 
-/// The public half of a file's key, and the file's bytes if it holds the private key.
-fn key_of(path: &Path) -> (PublicKey, Option<FileBytes>) {
+/// The public half of a file's key, and the file if it holds the private key.
+fn key_of(path: &Path) -> (PublicKey, Option<PrivateFile>) {
     match identity(path) {
-        Ok(Some(IdentityFile::Key(public, bytes))) => (public, bytes),
+        Ok(Some(IdentityFile::Key(public, private))) => (public, private),
         _ => panic!("{} names no key", path.display()),
     }
 }
@@ -318,9 +318,10 @@ fn key_of(path: &Path) -> (PublicKey, Option<FileBytes>) {
 #[test]
 fn a_passphrase_is_asked_for_as_often_as_configured() {
     let path = write_key("locked", 0o600, Some(b"right"));
-    let (public, bytes) = key_of(&path);
+    let (public, private) = key_of(&path);
     assert_eq!(&public, key(5).public());
-    let bytes = bytes.unwrap();
+    let private = private.unwrap();
+    let bytes = private.bytes().unwrap();
     for (answers, prompts, opens, asked) in [
         (vec!["right", "wrong"], 3, true, 2),
         (vec!["right", "wrong", "wrong"], 2, false, 2),
@@ -328,24 +329,75 @@ fn a_passphrase_is_asked_for_as_often_as_configured() {
         (vec![], 3, false, 1),
     ] {
         let mut person = Answers(answers, 0);
-        assert_eq!(unlock("k", &bytes, prompts, &mut person).is_some(), opens);
+        assert_eq!(unlock("k", bytes, prompts, &mut person).is_some(), opens);
         assert_eq!(person.1, asked);
     }
     fs::remove_file(path).unwrap();
 }
 
-#[test]
-fn a_private_key_that_others_can_read_is_not_used() {
-    let path = write_key("open", 0o644, None);
+/// What `work` logs, and its result.
+fn logged<T>(work: impl FnOnce() -> T) -> (Vec<String>, T) {
     let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let lines = std::rc::Rc::clone(&seen);
     let reader = Box::new(move |line: &str| lines.borrow_mut().push(line.to_owned()));
-    let refused = crate::log::read_by(reader, || identity(&path).err());
-    assert_eq!(refused.as_deref(), Some("bad permissions"));
-    let shown = format!("Permissions 0644 for '{}' are too open.", path.display());
-    assert!(seen.borrow()[1].contains("UNPROTECTED PRIVATE KEY FILE!"));
-    assert_eq!(seen.borrow()[3], shown);
+    let result = crate::log::read_by(reader, work);
+    (seen.take(), result)
+}
+
+/// As in OpenSSH, which checks the permissions when the key is to sign.
+#[test]
+fn a_private_key_that_others_can_read_is_complained_about_when_it_is_to_sign() {
+    let path = write_key("open", 0o644, None);
+    let name = path.display().to_string();
+    let options = options(&[("IdentityFile", &name)]);
+    let (said, mut of_file) = logged(|| {
+        let (files, _) = files(&options.user_keys);
+        let of_agent = arrange(&[], &files, &[held(5)], true);
+        assert!(of_agent[0].is_in_agent() && of_agent.len() == 1);
+        let mut of_file = arrange(&[], &files, &[], true);
+        of_file[0].prepare();
+        of_file
+    });
+    assert_eq!((said, names(&of_file)), (Vec::new(), vec![&*name]));
+    // The server is asked before the key is to sign.
+    assert!(!of_file[0].signs_alone());
+    let sign = |identity: &mut Identity| {
+        let person = &mut Answers(vec![], 0);
+        identity.sign(SignatureAlgorithm::Ed25519, b"x", None, &options, person)
+    };
+    let (said, signature) = logged(|| sign(&mut of_file[0]));
+    assert_eq!(signature, Err(None));
+    assert!(said[1].contains("UNPROTECTED PRIVATE KEY FILE!"));
+    let shown = format!("Permissions 0644 for '{name}' are too open.");
+    assert_eq!(said[3], shown);
+    assert_eq!(said[6], format!("Load key \"{name}\": bad permissions"));
     fs::remove_file(path).unwrap();
+}
+
+/// A file that this user cannot read, here because it is a directory.
+#[test]
+fn the_public_file_of_a_key_that_cannot_be_read_stands_for_it_in_the_agent() {
+    let path = std::env::temp_dir().join(format!("fulmar-id-{}-directory", std::process::id()));
+    fs::create_dir(&path).unwrap();
+    let name = path.display().to_string();
+    let options = options(&[("IdentityFile", &name)]);
+    let found = || files(&options.user_keys).0;
+    let (said, none) = logged(|| found().is_empty());
+    assert!(none && said.len() == 1 && said[0].starts_with("Load key"));
+    let public = path.with_extension("pub");
+    fs::write(&public, key(5).public().to_line()).unwrap();
+    let (said, found) = logged(found);
+    assert_eq!(said, Vec::<String>::new());
+    assert!(arrange(&[], &found, &[held(5)], true)[0].is_in_agent());
+    let mut of_file = arrange(&[], &found, &[], true);
+    let (said, signature) = logged(|| {
+        let person = &mut Answers(vec![], 0);
+        of_file[0].sign(SignatureAlgorithm::Ed25519, b"x", None, &options, person)
+    });
+    assert_eq!(signature, Err(None));
+    assert!(said.len() == 1 && said[0].starts_with(&format!("Load key \"{name}\": ")));
+    fs::remove_dir(path).unwrap();
+    fs::remove_file(public).unwrap();
 }
 
 /// OpenSSH's suite names a key whose `.pub` is a certificate (multipubkey).
