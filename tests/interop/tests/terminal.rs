@@ -47,6 +47,36 @@ fn size_and_type_of_the_terminal_arrive_and_changes_too() {
     });
 }
 
+/// `ssh -tt` in a script: the server's terminal has no size, and escapes count.
+#[test]
+fn a_terminal_without_one_here_has_no_size_and_obeys_escapes() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let shared = format!(
+            "ControlPath {}\nControlMaster auto\nControlPersist yes\n",
+            site.running.daemon.scratch().join("control").display()
+        );
+        for extra in ["", &*shared] {
+            let run = |arguments: &[&str], input: &[u8]| {
+                let outcome = site.run_with(extra, arguments, Input::Bytes(input));
+                (outcome.status, outcome.stdout.text())
+            };
+            let size = run(&["-tt", HOST, "stty size"], b"");
+            assert_eq!((size.0, size.1.trim_end()), (0, "0 0"), "{extra}");
+            let (status, said) = run(&["-tt", HOST, "stty -echo; echo on; cat"], b"~.\n");
+            assert!(status == 255 && !said.contains("~."), "{extra}: {said}");
+            let none = ["-tt", "-e", "none", HOST, "stty -echo; head -n 1"];
+            let (status, said) = run(&none, b"~.\n");
+            assert!(
+                status == 0 && said.trim_end().ends_with("~."),
+                "{extra}: {said}"
+            );
+            assert_eq!(run(&["-T", HOST, "cat"], b"~.\n"), (0, "~.\n".into()));
+        }
+        let _ = site.run_with(&shared, &["-O", "exit", HOST], Input::Nothing);
+    });
+}
+
 #[test]
 fn a_long_type_of_terminal_does_not_end_the_connection() {
     each(|client, server| {

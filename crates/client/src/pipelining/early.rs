@@ -10,6 +10,7 @@ use proto::{ChannelId, Connection, Error};
 
 use crate::log::{debug1, debug2};
 use crate::plan::{Plan, What};
+use crate::terminal;
 use crate::text::one_line;
 use crate::x11::X11Plan;
 
@@ -220,7 +221,8 @@ fn requests(plan: &Plan) -> Vec<Request> {
         requests.push(Request::AgentForwarding { standard: false });
     }
     if let Some(pty) = &plan.pty {
-        let size = pty.size.unwrap_or_else(crate::terminal::window_size);
+        let size = pty.size.or_else(terminal::window_size);
+        let size = size.unwrap_or(terminal::Size::UNKNOWN);
         requests.push(Request::Pty {
             term: pty.term.clone(),
             columns: size.columns,

@@ -61,7 +61,10 @@ impl TerminalInput {
     /// Reads what is typed from now on.
     pub(super) fn start(&mut self, plan: &Plan, driver: &mut Driver) -> io::Result<()> {
         self.typed = Some(TypedInput::new(plan.escape));
-        if let Some(interval_ms) = plan.obscure_keystrokes_ms {
+        if !sys::io::is_terminal(sys::io::stdin()) {
+            // Another process may take the input that epoll has reported.
+            sys::io::set_nonblocking(sys::io::stdin(), true)?;
+        } else if let Some(interval_ms) = plan.obscure_keystrokes_ms {
             self.keystroke_timer = KeystrokeTimer::start(interval_ms, driver);
         }
         driver.watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)

@@ -587,7 +587,8 @@ impl<'c> ClientSession<'c> {
         }
         match self.streams.input.take() {
             None => self.command(|connection| connection.channel_eof(channel)),
-            Some(input) if self.plan.pty.is_some() && sys::io::is_terminal(&input) => {
+            // Escapes count where there is a terminal at the server, as in OpenSSH.
+            Some(_) if self.plan.pty.is_some() => {
                 let started = self.terminal.start(&self.plan, self.driver);
                 started.map_err(system("stdin"))
             }

@@ -75,7 +75,9 @@ impl ClientSession<'_> {
         if !self.driver.connection().channel_is_open(channel) {
             return Ok(());
         }
-        let size = crate::terminal::window_size();
+        let Some(size) = crate::terminal::window_size() else {
+            return Ok(());
+        };
         let request = Request::WindowChange {
             columns: size.columns,
             rows: size.rows,

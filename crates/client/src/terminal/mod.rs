@@ -11,9 +11,6 @@ use sys::terminal::{self, WindowSize};
 
 use crate::log::{self, debug1};
 
-/// Columns and rows of a terminal that does not report its size (RFC 1091's customary one).
-const FALLBACK: (u32, u32) = (80, 24);
-
 /// A window size in the protocol's units (RFC 4254 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
@@ -28,10 +25,11 @@ pub struct Size {
 }
 
 impl Size {
-    /// That of a terminal which does not report it.
+    /// That of a session whose standard input is no terminal, as in OpenSSH: the server's programs take what they
+    /// take for a terminal of unknown size.
     pub(crate) const UNKNOWN: Self = Self {
-        columns: FALLBACK.0,
-        rows: FALLBACK.1,
+        columns: 0,
+        rows: 0,
         width_px: 0,
         height_px: 0,
     };
@@ -48,13 +46,11 @@ impl From<WindowSize> for Size {
     }
 }
 
-/// The size of the terminal on standard input, or else on standard output.
+/// The size of the terminal on standard input; `None` if that is none.
 #[must_use]
-pub fn window_size() -> Size {
-    let size = terminal::window_size(sys::io::stdin())
-        .or_else(|_| terminal::window_size(sys::io::stdout()))
-        .map(Size::from);
-    size.unwrap_or(Size::UNKNOWN)
+pub fn window_size() -> Option<Size> {
+    let size = terminal::window_size(sys::io::stdin());
+    size.ok().map(Size::from)
 }
 
 /// The modes of the terminal on standard input for the pty request (RFC 4254 §8); only the end

@@ -413,9 +413,11 @@ impl Master {
             forwards.channel_requested(&session.plan);
         }
         if let Some(input) = session.input.take() {
-            let is_typed = session.plan.pty.is_some() && sys::io::is_terminal(&input);
-            let attached = if is_typed {
+            // Escapes count where there is a terminal at the server, as in OpenSSH.
+            let attached = if session.plan.pty.is_some() {
                 let interval_ms = self.settings.obscure_keystrokes_ms;
+                // Nobody types into a pipe or a file.
+                let interval_ms = interval_ms.filter(|_| sys::io::is_terminal(&input));
                 let timer = interval_ms.and_then(|each| KeystrokeTimer::start(each, driver));
                 let typed = TypedSource::new(input, session.plan.escape, timer);
                 let watched = typed.watch(serial, driver);
