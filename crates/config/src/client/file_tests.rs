@@ -164,3 +164,40 @@ fn includes_that_name_nothing_are_passed_over() {
     assert_eq!(warnings.len(), 3, "{warnings:?}");
     assert!(warnings[0].contains("line 1: Unable to expand include path '${UNSET}/a'"));
 }
+
+/// As in OpenSSH 10.6.
+#[test]
+fn includes_are_looked_for_in_the_home_of_the_environment() {
+    let files = MemoryFiles::default()
+        .with("/h/.ssh/a", "Port 1001\n")
+        .with("/h/b", "Port 1002\n")
+        .with("/home/local/.ssh/a", "Port 2001\n")
+        .with("/home/local/b", "Port 2002\n")
+        .with("/home/bob/b", "Port 3002\n");
+    let included = |path: &str, home: Option<&str>| {
+        let config = config(files.clone().with(USER, format!("Include {path}\n")));
+        let mut environment = FakeEnvironment::new();
+        if let Some(home) = home {
+            environment = environment.variable("HOME", home);
+        }
+        let options = config.resolve("h", &CommandLine::new(), &environment);
+        options.unwrap().port
+    };
+    for (path, home, port) in [
+        ("a", Some("/h"), 1001),
+        ("a", Some("/h/"), 1001),
+        ("~/b", Some("/h"), 1002),
+        ("~bob/b", Some("/h"), 3002),
+        ("%d/b", Some("/h"), 2002),
+        ("a", None, 2001),
+        ("~/b", None, 2002),
+        ("~/b", Some(""), 2002),
+    ] {
+        assert_eq!(included(path, home), port, "{path} {home:?}");
+    }
+    let config = with_text("IdentityFile ~/k\n");
+    let environment = FakeEnvironment::new().variable("HOME", "/h");
+    let options = config.resolve("h", &CommandLine::new(), &environment);
+    let files = options.unwrap().user_keys.identity_files;
+    assert_eq!(files[0].path, "/home/local/k");
+}

@@ -396,6 +396,7 @@ impl Pass<'_> {
         let of_user = context.source.is_none_or(|source| source.of_user);
         let current = self.knowledge.hostname(&self.values)?;
         let tokens = self.knowledge.tokens(&self.values, &current);
+        let home = self.home_of_includes();
         for pattern in patterns {
             if pattern.is_empty() {
                 return Err("keyword include empty argument".to_owned());
@@ -405,7 +406,10 @@ impl Pass<'_> {
             }
             let expanded = tokens
                 .expand_with_variables(pattern, Purpose::Plain, self.environment)
-                .and_then(|path| tokens::expand_tilde(&path, self.environment));
+                .and_then(|path| match path.strip_prefix("~/") {
+                    Some(inner) => Ok(format!("{home}/{inner}")),
+                    None => tokens::expand_tilde(&path, self.environment),
+                });
             let expanded = match expanded {
                 Ok(expanded) => expanded,
                 Err(error) => {
@@ -418,7 +422,7 @@ impl Pass<'_> {
             let absolute = if expanded.starts_with('/') {
                 expanded
             } else if of_user {
-                format!("{}/.ssh/{expanded}", self.config.home.to_string_lossy())
+                format!("{home}/.ssh/{expanded}")
             } else {
                 format!("/etc/ssh/{expanded}")
             };
@@ -432,6 +436,17 @@ impl Pass<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The home directory for `Include`: there $HOME counts, as for the C library's glob(3), by which OpenSSH finds the
+    /// files; elsewhere the user's entry in passwd(5) counts.
+    fn home_of_includes(&self) -> String {
+        let home = self
+            .environment
+            .variable("HOME")
+            .filter(|home| !home.is_empty());
+        let home = home.unwrap_or_else(|| self.config.home.to_string_lossy().into_owned());
+        home.trim_end_matches('/').to_owned()
     }
 
     fn included(&mut self, path: &Path, place: &Place, context: Context<'_>, active: bool) {
