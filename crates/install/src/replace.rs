@@ -159,7 +159,7 @@ pub(super) fn replace(plan: ReplacementPlan, settings: &InstallSettings) -> io::
     Ok(())
 }
 
-/// What has the name of a program that is about to be taken.
+/// Says where OpenSSH's program goes whose name is about to be taken, or that there is none.
 fn was(path: &Path, settings: &InstallSettings) -> String {
     let place = settings.below_root(path);
     let is_openssh = fs::symlink_metadata(&place).is_ok() && !is_link_to_fulmar(&place);
@@ -261,13 +261,7 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
     }
     let takes_server = programs.iter().any(|(path, _)| path == Path::new(SERVER));
     if takes_server && !machine.openssh_knows(PAM_KEYWORD) {
-        for (path, name) in named_servers(settings) {
-            println!(
-                "{}: its PAM service is no longer {name:?}, but that of the configuration\n    as with OpenSSH: start it \
-                 with -o {PAM_KEYWORD}={name}",
-                path.display()
-            );
-        }
+        tell_named_servers(settings);
     }
     if takes_server && machine.has(SSHD_CONFIG) {
         check_server_starts(&server_lines, settings)?;
@@ -277,6 +271,17 @@ pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
         programs,
         lines,
     })
+}
+
+/// Prints the servers whose PAM service changes with the program.
+fn tell_named_servers(settings: &InstallSettings) {
+    for (path, name) in named_servers(settings) {
+        println!(
+            "{}: its PAM service is no longer {name:?}, but that of the configuration\n    as with OpenSSH: start it \
+             with -o {PAM_KEYWORD}={name}",
+            path.display()
+        );
+    }
 }
 
 /// Links to OpenSSH's server by a name of their own that has a PAM service, with that name: OpenSSH before version 9.8 takes the

@@ -324,7 +324,7 @@ fn a_variable_arrives_as_long_as_a_process_can_have_it() {
         if server != Kind::Fulmar {
             return;
         }
-        // What is left out is told.
+        // The client names the variables that it leaves out.
         let mut command = site.ssh("SendEnv FLM_*\n");
         command.args([HOST, "true"]);
         command.envs((0..129).map(|number| (format!("FLM_{number}"), "v")));

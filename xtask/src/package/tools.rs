@@ -36,11 +36,11 @@ const MUSL_GCC: &str = "musl-gcc";
 /// The compiler's libraries for static programs.
 const MUSL_TARGET: &str = "the compiler's target for musl";
 
-/// The kinds to make: those that are asked for or, if none is, those of the default whose programs are there. Prints what is
+/// The kinds to make: those that are asked for or, if none is, those of the default whose programs are there. Prints the kinds
 /// left out, and why.
 ///
 /// # Errors
-/// What is lacking, if a kind is asked for, or if no kind can be made.
+/// The lacking tools, if a kind is asked for, or if no kind can be made.
 pub(super) fn choose(asked: &[&str], is_there: impl Fn(&str) -> bool) -> Result<Vec<&'static str>> {
     let wanted = match asked {
         [] => &DEFAULT_KINDS[..],

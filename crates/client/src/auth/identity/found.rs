@@ -9,7 +9,7 @@ use super::FileBytes;
 use crate::log::error;
 use crate::text::one_line;
 
-/// The file of a private key, as it was read. What is wrong with it is shown when the key is to sign: an agent may
+/// The file of a private key, as it was read. Its faults are shown when the key is to sign: an agent may
 /// hold it, another key may log in, or the server may refuse it.
 #[derive(Clone)]
 pub(super) enum PrivateFile {

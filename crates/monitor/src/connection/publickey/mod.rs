@@ -20,7 +20,7 @@ use keys::{SignatureAlgorithm, VerifyPolicy};
 
 use super::accounts::{Account, Peer};
 use crate::log::Log;
-use refusal::{Limit, Refusal};
+use refusal::{KeyLimit, Refusal};
 
 pub(crate) use revoked::RevokedKeys;
 
@@ -207,9 +207,9 @@ impl Lookup<'_> {
     }
 
     /// Checks expiry, `from` and source addresses for this peer.
-    fn check_limits(&self, grants: &KeyOptions) -> Result<(), Limit> {
+    fn check_limits(&self, grants: &KeyOptions) -> Result<(), KeyLimit> {
         if grants.valid_before.is_some_and(|end| self.now >= end) {
-            return Err(Limit::Expired);
+            return Err(KeyLimit::Expired);
         }
         let host = self
             .options
@@ -219,12 +219,12 @@ impl Lookup<'_> {
         if let Some(from) = &grants.from
             && !from.permits(self.address, host.or(Some(&self.peer.address)))
         {
-            return Err(Limit::Host(from.as_str().to_owned()));
+            return Err(KeyLimit::Host(from.as_str().to_owned()));
         }
         if let Some(list) = &grants.source_address
             && !list.contains(self.address)
         {
-            return Err(Limit::SourceAddress);
+            return Err(KeyLimit::SourceAddress);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use privsep::LogLevel;
 use super::{Lookup, hash_of};
 
 /// A limit of a key or a certificate that this login does not keep.
-pub(super) enum Limit {
+pub(super) enum KeyLimit {
     /// `expiry-time` has passed.
     Expired,
     /// The client's host is not among those of `from`, which is the value.
@@ -20,7 +20,7 @@ pub(super) enum Limit {
 /// Why a line, or the certificate of an authority, lets nobody in.
 pub(super) struct Refusal {
     /// The limit, which has a line of its own.
-    limit: Option<Limit>,
+    limit: Option<KeyLimit>,
     /// In OpenSSH's words, where it has some.
     reason: String,
     of_certificate: bool,
@@ -28,7 +28,7 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// The options of a line, not those of a certificate, refuse.
-    pub(super) fn by_options(limit: Limit, reason: &str) -> Self {
+    pub(super) fn by_options(limit: KeyLimit, reason: &str) -> Self {
         Self {
             limit: Some(limit),
             reason: reason.to_owned(),
@@ -46,7 +46,7 @@ impl Refusal {
     }
 
     /// A certificate is refused because it, or the line of its principal, has a limit.
-    pub(super) fn limits_certificate(limit: Limit, reason: &str) -> Self {
+    pub(super) fn limits_certificate(limit: KeyLimit, reason: &str) -> Self {
         Self {
             limit: Some(limit),
             ..Self::of_certificate(reason)
@@ -99,8 +99,8 @@ impl Lookup<'_> {
         };
         let (user, peer) = (&self.account.name, self.peer);
         let (level, text) = match limit {
-            Limit::Expired => (LogLevel::Debug1, "entry expired".to_owned()),
-            Limit::Host(required) => (
+            KeyLimit::Expired => (LogLevel::Debug1, "entry expired".to_owned()),
+            KeyLimit::Host(required) => (
                 LogLevel::Info,
                 format!(
                     "Authentication tried for {user} with correct key but not from a permitted \
@@ -108,7 +108,7 @@ impl Lookup<'_> {
                     peer.host, peer.address
                 ),
             ),
-            Limit::SourceAddress => (
+            KeyLimit::SourceAddress => (
                 LogLevel::Info,
                 format!(
                     "Authentication tried for {user} with valid certificate but not from a \
