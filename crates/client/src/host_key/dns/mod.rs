@@ -38,7 +38,8 @@ pub(super) struct DnsLookup {
 /// What the DNS says about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DnsFinding {
-    /// Nothing: there is no record, none can be of such a key, or it could not be asked for.
+    /// Nothing: there is no record, none can be of such a key, none is by a known hash, or it could not be asked
+    /// for.
     Nothing,
     /// A record has the key's fingerprint, and none with the same algorithm and hash has another.
     Matches {
@@ -133,6 +134,7 @@ fn compare(answer: &SshfpAnswer, key: &PublicKey) -> DnsFinding {
         return DnsFinding::Nothing;
     };
     let (mut matched, mut failed) = (false, false);
+    let mut is_comparable = false;
     for found in fingerprints {
         debug3!(
             "checking SSHFP type {} fptype {}",
@@ -144,6 +146,7 @@ fn compare(answer: &SshfpAnswer, key: &PublicKey) -> DnsFinding {
             2 => HashAlgorithm::Sha256,
             _ => continue,
         };
+        is_comparable = true;
         let digest = hash.digest(&key.blob());
         if own != found.algorithm || found.digest.len() != digest.len() {
             continue;
@@ -152,6 +155,10 @@ fn compare(answer: &SshfpAnswer, key: &PublicKey) -> DnsFinding {
             true => matched = true,
             false => failed = true,
         }
+    }
+    if !is_comparable {
+        verbose!("no fingerprint in DNS is by a known hash");
+        return DnsFinding::Nothing;
     }
     if matched && !failed {
         debug1!("matching host key fingerprint found in DNS");

@@ -210,10 +210,14 @@ fn a_key_is_compared_with_the_records_of_its_algorithm() {
         matches(true)
     );
     assert_eq!(says(Vec::new(), true), DnsFinding::Nothing);
+    // Hashes that are not known say nothing.
+    for unknown in [vec![record(4, 3, &[0; 48])], vec![record(1, 9, &sha256)]] {
+        assert_eq!(says(unknown, true), DnsFinding::Nothing);
+    }
     for bad in [
         vec![record(4, 2, &[0; 32])],
         vec![record(1, 2, &sha256)],
-        vec![record(4, 9, &sha256)],
+        vec![record(4, 9, &sha256), record(1, 2, &[0; 32])],
         vec![record(4, 2, &sha256[..31])],
         // A hash that does not fit beside one that does.
         vec![record(4, 2, &sha256), record(4, 1, &[0; 20])],
