@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::SshfpAnswer;
-use super::message::{self, Response, UDP_BYTES};
+use super::message::{self, Response};
 use crate::log::debug3;
 
 const FILE: &str = "/etc/resolv.conf";
@@ -21,8 +21,8 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// Most servers that are asked, as in the C library.
 const MAX_SERVERS: usize = 3;
 const PORT: u16 = 53;
-/// Most datagrams that are read for one query: others may answer in the server's name.
-const MAX_DATAGRAMS: usize = 32;
+/// Largest datagram: a server may send more than the query offers.
+const DATAGRAM_BYTES: usize = 64 * 1024;
 
 /// The name servers and how they are asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,20 +194,20 @@ fn by_udp(query: &Query<'_>) -> io::Result<Response> {
     socket.connect(query.server)?;
     socket.send(query.message)?;
     let end = Instant::now() + query.limit;
-    let mut buffer = vec![0; usize::from(UDP_BYTES)];
-    for _ in 0..MAX_DATAGRAMS {
+    let mut buffer = vec![0; DATAGRAM_BYTES];
+    loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            break;
+            return Err(io::ErrorKind::TimedOut.into());
         }
         socket.set_read_timeout(Some(left))?;
         let len = socket.recv(&mut buffer)?;
         let datagram = buffer.get(..len).unwrap_or_default();
+        // Others may answer in the server's name: what is no answer is passed over until the time is up.
         if let Some(response) = message::response(datagram, query.id, query.name) {
             return Ok(response);
         }
     }
-    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// A message by TCP is preceded by its length (RFC 1035 §4.2.2).
@@ -274,6 +274,33 @@ mod tests {
         let begun = Instant::now();
         assert!(by_tcp(&query).is_err());
         assert!(begun.elapsed() < 10 * limit, "{:?}", begun.elapsed());
+    }
+
+    /// As in OpenSSH: the size that the query offers binds the server only, and forged answers do not end the wait.
+    #[test]
+    fn a_large_answer_behind_many_others_is_read() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = socket.local_addr().unwrap();
+        let records: u8 = 60;
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            for _ in 0..40 {
+                let _ = socket.send_to(b"no answer", from);
+            }
+            // Without the pseudo-record of EDNS.
+            let mut answer = buffer[..len - 11].to_vec();
+            answer[2] |= 0x80;
+            (answer[7], answer[11]) = (records, 0);
+            for _ in 0..records {
+                answer.extend([0xc0, 12, 0, 44, 0, 1, 0, 0, 0, 60, 0, 34, 4, 2]);
+                answer.extend([7; 32]);
+            }
+            assert!(answer.len() > usize::from(message::UDP_BYTES));
+            let _ = socket.send_to(&answer, from);
+        });
+        let found = resolver(server).look_up("a.example").unwrap();
+        assert_eq!(found.fingerprints.len(), usize::from(records));
     }
 
     /// A server that knows no EDNS: it answers with a header only, and otherwise as `answer` says.

@@ -91,6 +91,16 @@ fn the_last_of_many_records_counts() {
 }
 
 #[test]
+fn a_name_that_is_no_text_does_not_void_the_answer() {
+    let mut message = head(0x81a0, 2, NAME);
+    message.extend(record(b"\x02\xff\xfe\0", 44, &[4, 2, 1]));
+    message.extend(record(&ASKED, 44, &[4, 2, 2]));
+    let (found, _) = found(&message).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].digest, [2]);
+}
+
+#[test]
 fn what_is_no_answer_to_the_query_is_passed_over() {
     let mut good = head(0x8180, 1, NAME);
     good.extend(record(&ASKED, 44, &[4, 2, 1]));
