@@ -73,7 +73,7 @@ impl HostKeyJudge for HostKeyChecker {
 enum Trust {
     /// Nobody vouched for it.
     None,
-    /// A line of the user's own files or the user vouched for the plain key.
+    /// A line of the user's own files, the user or the DNS vouched for the plain key.
     Plain,
     /// A certificate authority vouched.
     Authority,
@@ -399,6 +399,8 @@ impl HostKeyChecker {
             error!("{COMMAND_FAILED}");
             return Verdict::Refuse;
         }
+        // With VerifyHostKeyDNS, UpdateHostKeys is off unless it is set.
+        self.trust = Trust::Plain;
         Verdict::Accept
     }
 

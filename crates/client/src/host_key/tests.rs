@@ -610,6 +610,26 @@ fn only_a_validated_fingerprint_replaces_the_question() {
     assert_eq!(verdict, Verdict::Refuse);
 }
 
+/// As in OpenSSH, where only UpdateHostKeys is off by default then.
+#[test]
+fn further_keys_of_a_host_that_the_dns_vouches_for_are_stored_where_that_is_set() {
+    let scratch = Scratch::new("dns-update");
+    for (more, is_on) in [(&[][..], false), (&["UpdateHostKeys=yes"], true)] {
+        let more = [&["VerifyHostKeyDNS=yes"], more].concat();
+        let options = scratch.options("127.0.0.1", &more);
+        let wanted = options.host_keys.update_host_keys;
+        assert_eq!(wanted == YesNoAsk::Yes, is_on);
+        let mut checker = HostKeyChecker::new(&options);
+        let lookup = DnsLookup::ended(Ok(answer(&key(1), true)));
+        checker.dns = Some((YesNoAsk::Yes, lookup));
+        let verdict = judge(&mut checker, &key(1), &mut Script::default());
+        assert_eq!(verdict, Verdict::Accept);
+        let blobs = [1, 2].map(|seed| key(seed).public().blob());
+        let plan = checker.plan(&blobs, wanted);
+        assert_eq!(plan.map(|plan| plan.new.len()), is_on.then_some(2));
+    }
+}
+
 #[test]
 fn the_dns_does_not_vouch_for_a_revoked_key() {
     let scratch = Scratch::new("dns-revoked");
