@@ -10,7 +10,7 @@ use interop::account::Guest;
 use interop::fixture::run_keygen;
 use interop::process::{Outcome, installed};
 use interop::scratch::Scratch;
-use privsep_tests::sshd::{Config, Sshd, UserKey, authorize, finish, guest_with, possible};
+use privsep_tests::sshd::{Config, Sshd, UserKey, authorize, binary, finish, guest_with, possible};
 
 /// A guest with a password, and a client that types it.
 struct WithPassword {
@@ -514,4 +514,85 @@ fn refusals_of_all_kinds_of_users_look_alike() {
         assert_eq!(words(user, &key), usual, "{user}");
     }
     server.lets_in(&known.name, &key);
+}
+
+#[test]
+fn what_a_session_is_refused_is_in_the_log_at_info() {
+    if !possible("refusals in the log") {
+        return;
+    }
+    let key = UserKey::new(34);
+    let guest = guest_with("", &key);
+    let user = &guest.name;
+    let server = Sshd::start(Config {
+        first: "LogLevel INFO\nPermitOpen h:1\nPermitListen 9999",
+        blocks: "Match Address 127.0.0.3\nAllowTcpForwarding no",
+    });
+    let ask = |options: &[&str], remote: &str| {
+        let quiet = ["-o", "LogLevel=QUIET", "-o", "ExitOnForwardFailure=yes"];
+        let options = [&quiet[..], options].concat();
+        let outcome = server.run_with(user, &[&key], &options, remote);
+        assert_eq!(outcome.status, 255, "{}", outcome.summary());
+    };
+    ask(&["-W", "127.0.0.1:7"], "");
+    ask(&["-R", "1234:127.0.0.1:7"], "true");
+    ask(&["-b", "127.0.0.3", "-W", "127.0.0.1:7"], "");
+    ask(&["-s"], "no-such\nsubsystem");
+    // The addresses and ports of the clients.
+    let log = server.daemon.log();
+    let clients: Vec<&str> = log
+        .split(&format!("Accepted publickey for {user} from "))
+        .skip(1)
+        .filter_map(|rest| rest.split(" ssh2").next())
+        .collect();
+    let [open, listen, off, subsystem] = clients[..] else {
+        panic!("{log}");
+    };
+    for line in [
+        format!(
+            "Received request from {open} to connect to host 127.0.0.1 port 7, but the request was denied."
+        ),
+        format!(
+            "Received request from {listen} to remote forward to host localhost port 1234, but the request was denied."
+        ),
+        "refused local port forward: originator 127.0.0.1 port 65535, target 127.0.0.1 port 7"
+            .to_owned(),
+        format!(
+            "subsystem request for no-such\\012subsystem by user {user} failed, subsystem not found"
+        ),
+        // Clients that leave without a word.
+        format!("Connection closed by {off}"),
+        format!("Connection closed by {subsystem}"),
+    ] {
+        server.logs(&line);
+    }
+}
+
+#[test]
+fn who_may_not_log_in_because_of_nologin_is_in_the_log_at_info() {
+    if !possible("nologin in the log") {
+        return;
+    }
+    let key = UserKey::new(35);
+    let guest = guest_with("", &key);
+    // A mount namespace with a /run of its own: the file would lock all users out.
+    let server = Sshd::start_with(Config::new("LogLevel INFO"), |_, _| {
+        let mut command = Command::new("unshare");
+        let script = "mount -t tmpfs tmpfs /run && echo closed >/run/nologin && exec \"$@\"";
+        command
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .arg(binary());
+        command
+    });
+    let outcome = server.run_command(&guest.name, &key, "echo in");
+    assert_eq!(outcome.stdout.length, 0, "{}", outcome.summary());
+    assert!(
+        outcome.stderr.text().contains("closed"),
+        "{}",
+        outcome.summary()
+    );
+    server.logs(&format!(
+        "User {} not allowed because /var/run/nologin exists",
+        guest.name
+    ));
 }

@@ -360,7 +360,7 @@ fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
     let key = UserKey::new(15);
     let guest = guest_with("", &key);
     // The first line wins: the default, not the tests' usual "no".
-    let server = Sshd::start(Config::new("PerSourcePenalties yes\nLogLevel VERBOSE"));
+    let server = Sshd::start(Config::new("PerSourcePenalties yes\nLogLevel INFO"));
     let stranger = UserKey::new(98);
     let (here, there) = ("127.0.0.1", "127.0.0.2");
     let attempt =
@@ -385,6 +385,11 @@ fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
     let mut said = String::new();
     let _ = stream.read_to_string(&mut said);
     assert_eq!(said, "Not allowed at this time\r\n");
+    let own = stream.local_addr().expect("its address").port();
+    let port = server.daemon.port;
+    server.logs(&format!(
+        "drop connection #0 from [127.0.0.1]:{own} on [127.0.0.1]:{port} penalty: failed authentication"
+    ));
     let refused = attempt(here, &key);
     assert_eq!(refused.status, 255, "the right key does not help");
     assert_eq!(

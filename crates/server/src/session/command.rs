@@ -11,6 +11,9 @@ use std::path::PathBuf;
 
 use config::server::{Subsystem, is_internal_sftp};
 
+/// Longest name of a subsystem in a line of the log, in bytes, as in OpenSSH.
+const MAX_LOGGED_BYTES: usize = 100;
+
 /// The client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
@@ -88,11 +91,15 @@ pub(super) enum CommandRefusal {
 }
 
 impl CommandRefusal {
-    /// The reason for the log.
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::UnknownSubsystem => "no such subsystem",
-            Self::NulByte => "the command contains a NUL byte",
+    /// The line of the log about what `user` wanted.
+    pub(super) fn line(self, wanted: &Wanted, user: &str) -> String {
+        match (self, wanted) {
+            (Self::UnknownSubsystem, Wanted::Subsystem(name)) => {
+                let name = escape::escape_at_most(name, escape::Style::Ascii, MAX_LOGGED_BYTES);
+                format!("subsystem request for {name} by user {user} failed, subsystem not found")
+            }
+            (Self::UnknownSubsystem, _) => "request refused: no such subsystem".to_owned(),
+            (Self::NulByte, _) => "request refused: the command contains a NUL byte".to_owned(),
         }
     }
 }

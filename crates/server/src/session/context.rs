@@ -12,7 +12,8 @@ use config::server::{ServerOptions, UserEnvironment};
 use privsep::SessionGrant;
 
 use super::environment::{self, EnvironmentFiles};
-use super::{text, title};
+use super::text::{self, Nologin};
+use super::title;
 use crate::log::Logger;
 use crate::rpc::Rpc;
 
@@ -26,8 +27,8 @@ pub(super) struct Context<'a> {
     pub(super) knows_eow: bool,
     /// True if the client sends SYMLINK in the order of the draft (`proto::Quirks::links_by_draft`).
     pub(super) links_by_draft: bool,
-    /// Text of /etc/nologin, read before a chroot.
-    pub(super) nologin: Option<Vec<u8>>,
+    /// /etc/nologin, read before a chroot.
+    pub(super) nologin: Option<Nologin>,
     pub(super) time_zone: Option<Vec<u8>>,
     pub(super) auth_info: Option<AuthInfoFile>,
     /// The network socket, for IPQoS.
@@ -62,11 +63,13 @@ impl Context<'_> {
 
     /// `USER from ADDRESS port PORT`, for log lines.
     pub(super) fn whose(&self) -> String {
+        format!("{} from {}", self.grant.user, self.peer())
+    }
+
+    /// `ADDRESS port PORT`, for log lines.
+    pub(super) fn peer(&self) -> String {
         let grant = &self.grant;
-        format!(
-            "{} from {} port {}",
-            grant.user, grant.remote_address, grant.remote_port
-        )
+        format!("{} port {}", grant.remote_address, grant.remote_port)
     }
 
     /// Sets this process's umask; commands still get the original one.
@@ -109,11 +112,17 @@ impl Context<'_> {
         }
     }
 
-    /// The text of /etc/nologin, shown instead of running a command, if it applies to the user now.
+    /// The text of /etc/nologin, shown instead of running a command, if it applies to the user now,
+    /// which is logged.
     pub(super) fn nologin(&self) -> Option<Vec<u8>> {
-        self.nologin
+        let found = self
+            .nologin
             .clone()
-            .or_else(|| text::nologin(self.grant.uid))
+            .or_else(|| text::nologin(self.grant.uid))?;
+        let (user, path) = (&self.grant.user, found.path);
+        self.log
+            .info(&format!("User {user} not allowed because {path} exists"));
+        Some(found.text)
     }
 }
 

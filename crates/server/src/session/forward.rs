@@ -22,9 +22,9 @@ use privsep::{Message, TunnelGranted, TunnelOpen, TunnelRefused};
 use proto::ChannelId;
 use sys::socket::Family;
 use sys::tun::TunKind;
-use wire::Put;
 use wire::message::open_failure;
 use wire::names;
+use wire::{DecodeError, Put, Reader};
 
 use super::agent::{self, AgentSocket};
 use super::context::Context;
@@ -36,6 +36,8 @@ use super::x11::{self, X11Display, X11Request};
 
 /// Maximum listeners for one client.
 const MAX_LISTENERS: usize = 4096;
+/// Longest originator of a denied connection in a line of the log, in bytes.
+const MAX_LOGGED_BYTES: usize = 100;
 /// Ports below this one are for root only.
 const FIRST_FREE_PORT: u16 = 1024;
 
@@ -60,6 +62,55 @@ struct ClientListener {
     /// Its number in `forwards`.
     number: u64,
     rendezvous: Option<Rendezvous>,
+}
+
+/// The line of the log about a denied request to connect, in OpenSSH's words: they tell whether such
+/// forwarding is off, or only this target is not permitted.
+fn denied_line(target: &ForwardTarget, asked: (&str, &[u8]), context: &Context<'_>) -> String {
+    let (forwarding, restrictions) = (&context.options.forwarding, &context.grant.restrictions);
+    let is_off = !permits::may_open_any(forwarding, restrictions, target);
+    let from = context.peer();
+    match target {
+        ForwardTarget::Tcp { host, port } if is_off => format!(
+            "refused local port forward: originator {}, target {host} port {port}",
+            originator(asked)
+        ),
+        ForwardTarget::Unix(path) if is_off => format!(
+            "refused streamlocal port forward: originator {}, target {}",
+            originator(asked),
+            path.display()
+        ),
+        ForwardTarget::Tcp { host, port } => format!(
+            "Received request from {from} to connect to host {host} port {port}, but the request was denied."
+        ),
+        ForwardTarget::Udp { host, port } => format!(
+            "Received request from {from} to send datagrams to host {host} port {port}, but the request was denied."
+        ),
+        ForwardTarget::Unix(path) => format!(
+            "Received request to connect to path {}, but the request was denied.",
+            path.display()
+        ),
+    }
+}
+
+/// Where the client says a connection comes from: `ADDRESS port PORT`.
+fn originator((kind, fields): (&str, &[u8])) -> String {
+    let read = || {
+        let mut reader = Reader::new(fields);
+        reader.string()?;
+        match kind {
+            names::CHANNEL_DIRECT_STREAMLOCAL => {}
+            _ => drop(reader.u32()?),
+        }
+        Ok::<_, DecodeError>((reader.string()?, reader.u32()?))
+    };
+    read().map_or_else(
+        |_| "UNKNOWN".to_owned(),
+        |(host, port)| {
+            let host = escape::escape_at_most(host, escape::Style::Ascii, MAX_LOGGED_BYTES);
+            format!("{host} port {port}")
+        },
+    )
 }
 
 /// AddressFamily, for listeners and targets alike.
@@ -170,18 +221,7 @@ impl Forwarding {
                     self.report(context);
                     return;
                 }
-                match target {
-                    ForwardTarget::Udp { host, port } => format!(
-                        "Received request to send datagrams to host {host} port {port}, but the request was denied."
-                    ),
-                    ForwardTarget::Tcp { host, port } => format!(
-                        "Received request to connect to host {host} port {port}, but the request was denied."
-                    ),
-                    ForwardTarget::Unix(path) => format!(
-                        "Received request to connect to path {}, but the request was denied.",
-                        path.display()
-                    ),
-                }
+                denied_line(&target, (kind, fields), context)
             }
             Err(_) => "Received request to connect to an invalid host or port; denied.".to_owned(),
         };
@@ -330,15 +370,16 @@ impl Forwarding {
         let is_rooted = options.session.sftp_root.is_some();
         let restrictions = &grant.restrictions;
         if !permits::may_listen(&options.forwarding, restrictions, is_rooted, listening) {
+            let from = context.peer();
             context.log.info(&match listening {
                 Listening::Tcp { address, port } => format!(
-                    "Received request to remote forward to host {address} port {port}, but the request was denied."
+                    "Received request from {from} to remote forward to host {address} port {port}, but the request was denied."
                 ),
                 Listening::Udp { address, port } => format!(
-                    "Received request to remote forward datagrams to host {address} port {port}, but the request was denied."
+                    "Received request from {from} to remote forward datagrams to host {address} port {port}, but the request was denied."
                 ),
                 Listening::Unix(path) => format!(
-                    "Received request to remote forward to path \"{}\", but the request was denied.",
+                    "Received request from {from} to remote forward to path \"{}\", but the request was denied.",
                     path.display()
                 ),
             });

@@ -108,9 +108,15 @@ impl SessionError {
     fn log(&self, log: &Logger<'_>, who: &Who) {
         let Who { user, peer } = who;
         match self {
-            Self::PeerClosed | Self::Network(_) => {
-                log.verbose(&format!("Connection closed by {peer}"));
+            Self::PeerClosed => {
+                log.info(&format!("Connection closed by {peer}"));
                 log.verbose(&format!("Closing connection to {peer}"));
+            }
+            Self::Network(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                log.info(&format!("Connection closed by {peer}"));
+            }
+            Self::Network(error) => {
+                log.verbose(&format!("Read error from remote host {peer}: {error}"));
             }
             Self::Proto(proto::Error::Disconnected {
                 reason,

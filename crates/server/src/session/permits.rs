@@ -18,11 +18,7 @@ pub(super) fn may_open(
     is_rooted: bool,
     target: &ForwardTarget,
 ) -> bool {
-    if forwarding.disable_forwarding || !restrictions.permits(Permission::PortForwarding) {
-        return false;
-    }
-    // As with OpenSSH, AllowTcpForwarding governs Unix sockets too; and datagrams.
-    if !forwarding.allow_tcp_forwarding.is_local() {
+    if !may_open_any(forwarding, restrictions, target) {
         return false;
     }
     let (list, of_key) = (&forwarding.permit_open, &restrictions.permit_open);
@@ -33,13 +29,24 @@ pub(super) fn may_open(
         ForwardTarget::Tcp { host, port } => opens(PortKind::Tcp, host, *port),
         ForwardTarget::Udp { host, port } => opens(PortKind::Udp, host, *port),
         // A list names no paths, so it permits none, as with OpenSSH. A path leads out of SftpRoot.
-        ForwardTarget::Unix(_) => {
-            !is_rooted
-                && forwarding.allow_stream_local_forwarding.is_local()
-                && list.is_any()
-                && of_key.is_empty()
-        }
+        ForwardTarget::Unix(_) => !is_rooted && list.is_any() && of_key.is_empty(),
     }
+}
+
+/// True if connections of the target's kind are permitted at all, to whatever target.
+pub(super) fn may_open_any(
+    forwarding: &ForwardingOptions,
+    restrictions: &Restrictions,
+    target: &ForwardTarget,
+) -> bool {
+    // As with OpenSSH, AllowTcpForwarding governs Unix sockets too; and datagrams.
+    !forwarding.disable_forwarding
+        && restrictions.permits(Permission::PortForwarding)
+        && forwarding.allow_tcp_forwarding.is_local()
+        && match target {
+            ForwardTarget::Unix(_) => forwarding.allow_stream_local_forwarding.is_local(),
+            ForwardTarget::Tcp { .. } | ForwardTarget::Udp { .. } => true,
+        }
 }
 
 /// True if the client may have connections to this address accepted.

@@ -33,16 +33,24 @@ pub(super) fn greeting(
     with_carriage_returns(&text)
 }
 
-/// The text of /etc/nologin if the file exists; `None` for root.
-pub(super) fn nologin(uid: u32) -> Option<Vec<u8>> {
+/// The file that keeps users other than root from logging in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nologin {
+    pub(super) path: &'static str,
+    /// What is shown to the user.
+    pub(super) text: Vec<u8>,
+}
+
+/// /etc/nologin if the file exists; `None` for root.
+pub(super) fn nologin(uid: u32) -> Option<Nologin> {
     if uid == 0 {
         return None;
     }
     let path = ["/var/run/nologin", "/etc/nologin"]
         .into_iter()
-        .map(Path::new)
-        .find(|path| path.exists())?;
-    Some(read_text(path).unwrap_or_default())
+        .find(|path| Path::new(path).exists())?;
+    let text = read_text(Path::new(path)).unwrap_or_default();
+    Some(Nologin { path, text })
 }
 
 /// Reads a regular file of at most `MAX_TEXT_BYTES`; never blocks on a FIFO or device.

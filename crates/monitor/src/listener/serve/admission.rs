@@ -74,12 +74,9 @@ impl Listener<'_> {
                     .refusal(&self.options.limits.per_source_penalties, source, now_ms)
         {
             self.measured.counters.refused(RefusalReason::Penalty);
-            self.log.verbose(&format!(
-                "drop connection #{} from [{}]:{} penalty: {reason}",
-                self.startups.total(),
-                peer.ip(),
-                peer.port()
-            ));
+            let which = self.dropped(&network, peer);
+            self.log
+                .info(&format!("drop connection {which} penalty: {reason}"));
             let _ = sys::io::write(&network, b"Not allowed at this time\r\n");
             return;
         }
@@ -183,6 +180,15 @@ impl Listener<'_> {
         self.startups.leave(source);
     }
 
+    /// A refused connection for the log: which one of those that have not logged in it would have
+    /// been, and its ends.
+    fn dropped(&self, network: &OwnedFd, peer: SocketAddr) -> String {
+        let total = self.startups.total();
+        let end = |address: SocketAddr| format!("[{}]:{}", address.ip(), address.port());
+        let local = sys::socket::local_address(network).map_or("UNKNOWN".to_owned(), end);
+        format!("#{total} from {} on {local}", end(peer))
+    }
+
     pub(super) fn refuse(
         &mut self,
         network: &OwnedFd,
@@ -196,11 +202,9 @@ impl Listener<'_> {
             self.log.info("beginning MaxStartups throttling");
         }
         self.throttled = Some((since_ms, count + 1));
+        let which = self.dropped(network, peer);
         self.log.verbose(&format!(
-            "drop connection #{} from [{}]:{} past {}",
-            self.startups.total(),
-            peer.ip(),
-            peer.port(),
+            "drop connection {which} past {}",
             match refusal {
                 StartupRefusal::MaxStartups => "MaxStartups",
                 StartupRefusal::PerSource => "PerSourceMaxStartups",

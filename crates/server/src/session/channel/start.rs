@@ -62,9 +62,7 @@ impl SessionChannel {
                     &context.options.session.subsystems,
                 )
                 .map_err(|refusal| {
-                    context
-                        .log
-                        .info(&format!("request refused: {}", refusal.text()))
+                    context.log.info(&refusal.line(wanted, &grant.user));
                 })
                 .ok()
             }
