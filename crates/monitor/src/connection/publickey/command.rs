@@ -20,8 +20,8 @@ use keys::candidate::CandidateKey;
 
 use super::{Lookup, hash_of};
 
-/// Limit on a program's output, in bytes.
-const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// Limit on a program's output, in bytes: that of a file with such lines.
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// The variable for the language of messages, which the listener passes on.
 const LANGUAGE: &str = "LANG";
 /// Time limit of a program: half of LoginGraceTime's default.
@@ -208,7 +208,7 @@ impl Lookup<'_> {
             .with('t', key.blob_name())
             .with('f', fingerprint_of(key.key()))
             .with('k', keys::base64::encode(&key.blob()))
-            .with('C', &self.peer.connection)
+            .with('C', server_first(&self.peer.connection))
             .with('D', &self.peer.rdomain);
         if let Some(certificate) = key.certificate() {
             let authority = certificate.authority();
@@ -220,6 +220,16 @@ impl Lookup<'_> {
                 .with('s', certificate.serial().to_string());
         }
         tokens
+    }
+}
+
+/// The ends of a connection as OpenSSH's code orders them for `%C`: the server's address and port first.
+/// Its manual page says that the client's come first, as in SSH_CONNECTION.
+fn server_first(connection: &str) -> String {
+    let words: Vec<&str> = connection.split(' ').collect();
+    match words[..] {
+        [client, client_port, server, port] => format!("{server} {port} {client} {client_port}"),
+        _ => connection.to_owned(),
     }
 }
 
@@ -259,7 +269,7 @@ fn read_bounded(
         }
         output.extend_from_slice(chunk.get(..count).unwrap_or_default());
         if output.len() > MAX_OUTPUT_BYTES {
-            return Err(io::Error::other("too much output"));
+            return Err(io::Error::other("more than 16 MiB of output"));
         }
     }
 }

@@ -583,7 +583,7 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     let printed = run("/usr/bin/printf '[%%s]' %C %D", LIMIT).unwrap();
     assert_eq!(
         String::from_utf8(printed).unwrap(),
-        "[192.0.2.7 1 192.0.2.1 22][]"
+        "[192.0.2.1 22 192.0.2.7 1][]"
     );
     // A relative path, a failing program and a program that others could change are refused.
     assert!(run("id -G", LIMIT).is_err());
@@ -623,9 +623,9 @@ fn a_command_can_name_principals() {
         ("/usr/bin/echo %u", false),
         ("/usr/bin/false", false),
         ("/nonexistent", false),
-        // Both ends of the connection, and no routing domain.
+        // Both ends of the connection, the server first, and no routing domain.
         (
-            "/bin/sh -c '[ \"%C|%D\" = \"192.0.2.7 4000 192.0.2.1 22|\" ] && echo ops'",
+            "/bin/sh -c '[ \"%C|%D\" = \"192.0.2.1 22 192.0.2.7 4000|\" ] && echo ops'",
             true,
         ),
     ] {

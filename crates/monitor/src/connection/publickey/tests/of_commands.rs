@@ -58,6 +58,32 @@ fn what_a_command_complains_of_is_told_at_verbose_and_looks_like_no_line_of_sshd
 }
 
 #[test]
+fn a_key_is_found_behind_megabytes_of_others_and_not_behind_more_than_a_file_may_have() {
+    if !sys::process::is_root() {
+        return;
+    }
+    let much = |lines: usize| {
+        let other = line(&key(2));
+        format!("/usr/bin/yes \"{other}\" | /usr/bin/head -n {lines}")
+    };
+    let bytes = line(&key(2)).len() + 1;
+    told(LogLevel::Info, &much((3 << 20) / bytes));
+    let mut home = Home::new();
+    home.log = Log::to_memory(LogLevel::Info);
+    let script = much((16 << 20) / bytes + 1);
+    let config = format!(
+        "AuthorizedKeysCommand /bin/sh -c '{script}; echo \"{}\"'\nAuthorizedKeysCommandUser nobody",
+        line(&key(1))
+    );
+    assert!(home.ask_key(&config, &key(1)).is_none());
+    let lines = home.log.lines();
+    assert!(
+        lines[0].ends_with("more than 16 MiB of output"),
+        "{lines:?}"
+    );
+}
+
+#[test]
 fn a_command_that_complains_without_end_is_neither_stopped_nor_told_in_full() {
     if !sys::process::is_root() {
         return;
