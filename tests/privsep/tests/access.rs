@@ -596,3 +596,25 @@ fn who_may_not_log_in_because_of_nologin_is_in_the_log_at_info() {
         guest.name
     ));
 }
+
+#[test]
+fn what_keeps_a_command_from_its_shell_or_environment_is_told_to_the_user() {
+    if !possible("messages of a session") {
+        return;
+    }
+    let key = UserKey::new(36);
+    let guest = guest_with("", &key);
+    let file = guest.write(".ssh/environment", "A=1 \nnonsense\n\tB=2\n", 0o600);
+    let server = Sshd::start(Config {
+        first: "PermitUserEnvironment yes",
+        blocks: "Match Address 127.0.0.3\nChrootDirectory /sys",
+    });
+    let outcome = server.run_with(&guest.name, &[&key], &["-q"], "echo \"[$A] [$B]\"");
+    assert_eq!(outcome.stdout.text(), "[1 ] [2]\n");
+    let bad = format!("Bad line 2 in {}\n", file.display());
+    assert_eq!(outcome.stderr.text(), bad);
+    // No shell is there.
+    let outcome = server.run_with(&guest.name, &[&key], &["-q", "-b", "127.0.0.3"], "echo in");
+    let said = outcome.stderr.text();
+    assert!(said.ends_with(": No such file or directory\n"), "{said}");
+}

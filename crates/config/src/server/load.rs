@@ -129,6 +129,32 @@ impl Conditions {
     }
 }
 
+/// Checks that an option of the command line has a known keyword and an argument; what the argument may be
+/// is checked when the configuration is read.
+///
+/// # Errors
+/// The message for the user.
+pub fn check_option(line: &str) -> Result<(), String> {
+    let Ok(Some(line)) = lexer::read_line(line) else {
+        return Ok(());
+    };
+    let place = Place {
+        file: COMMAND_LINE.to_owned(),
+        line: 0,
+    };
+    if line.rest.is_empty() {
+        return Err(no_argument(&place, &line.keyword));
+    }
+    match value::find(SERVER_TABLE, &line.keyword) {
+        Some(_) => Ok(()),
+        None => Err(crate::reader::bad_option(&place, &line.keyword)),
+    }
+}
+
+fn no_argument(place: &Place, keyword: &str) -> String {
+    format!("{place}: no argument after keyword \"{keyword}\"")
+}
+
 struct Loader<'a> {
     files: &'a dyn Files,
     arguments: &'a ServerArguments,
@@ -185,7 +211,7 @@ impl Loader<'_> {
             Err(error) => return self.complain(format!("{place}: {error}")),
         };
         if rest.is_empty() {
-            return self.complain(format!("{place}: no argument after keyword \"{keyword}\""));
+            return self.complain(no_argument(place, &keyword));
         }
         let found = value::find(SERVER_TABLE, &keyword);
         let Some((index, row)) = found.and_then(|i| Some((i, SERVER_TABLE.get(i)?))) else {

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 pub use crate::penalties::{MaxStartups, PenaltyOverflow, PerSourcePenalties};
 pub use crate::types::Subsystem;
 
+pub use load::check_option;
+
 pub use build::{AGENT_VARIABLE, DEFAULT_HOST_KEYS};
 pub use options::{
     AgentSocketPath, AllowForwarding, ConnectionSpec, Gateway, IgnoreRhosts, ListenAddress,

@@ -114,13 +114,20 @@ impl Args {
             "e" => self.log_to_stderr = true,
             "f" => self.config_file = Some(PathBuf::from(value)),
             "G" => self.mode = ListenerMode::Print,
+            "g" if config::units::parse_seconds(&value).is_none() => {
+                return Err("Invalid login grace time.".to_owned());
+            }
             "g" => self.overrides.push(format!("LoginGraceTime={value}")),
             "h" => self.overrides.push(format!("HostKey={value}")),
             "i" => {
                 self.mode = ListenerMode::Inetd;
                 self.foreground = true;
             }
-            "o" => self.overrides.push(value),
+            // As in OpenSSH, such an option ends sshd with 1, and one with a bad value with 255.
+            "o" => {
+                config::server::check_option(&value)?;
+                self.overrides.push(value);
+            }
             "p" => match value.parse::<u16>() {
                 Ok(port) if port > 0 => self.ports.push(port),
                 _ => return Err("Bad port number.".to_owned()),
@@ -193,8 +200,13 @@ mod tests {
             &["--long"],
             &["-C", "colour=red"],
             &["-C", "lport=x"],
+            &["-o", "Foo=1"],
+            &["-o", "Port"],
+            &["-g", "x"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");
         }
+        // Bad values are found with the file's.
+        assert!(parse(&["-o", "Port=x"]).is_ok());
     }
 }

@@ -18,6 +18,9 @@ const MAX_VARIABLE_BYTES: usize = 128 * 1024 - 2;
 /// command then does not start.
 const MAX_CLIENT_BYTES: usize = 4 << 20;
 
+/// Most lines of ~/.ssh/environment that the user reads about: they fit into an empty pipe or terminal.
+const MAX_BAD_LINES: usize = 20;
+
 /// Default PATH of root (Debian's).
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -220,14 +223,37 @@ fn split_once(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((line.get(..at)?, line.get(at + 1..)?))
 }
 
+/// The lines of ~/.ssh/environment with their numbers, without comments and blank lines. As in OpenSSH
+/// blanks are removed before a name only.
+fn numbered_lines(file: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    file.split(|byte| *byte == b'\n')
+        .map(move |line| {
+            let start = line.iter().position(|byte| !is_blank(byte));
+            start.and_then(|start| line.get(start..)).unwrap_or(b"")
+        })
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
+        .map(|(at, line)| (at + 1, line))
+}
+
 /// Parses ~/.ssh/environment: `NAME=value` lines with names that PermitUserEnvironment permits.
 fn user_lines<'a>(
     file: &'a [u8],
     permitted: &'a UserEnvironment,
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    lines(file)
-        .filter_map(split_once)
+    numbered_lines(file)
+        .filter_map(|(_, line)| split_once(line))
         .filter(|(name, _)| std::str::from_utf8(name).is_ok_and(|name| permitted.permits(name)))
+}
+
+/// What the user reads about the lines of ~/.ssh/environment, which is at `path`, that set no variable: at
+/// most [`MAX_BAD_LINES`].
+pub(super) fn complaints(file: &[u8], path: &str) -> String {
+    let bad = numbered_lines(file).filter(|(_, line)| split_once(line).is_none());
+    bad.take(MAX_BAD_LINES)
+        .map(|(number, _)| format!("Bad line {number} in {path:.100}\n"))
+        .collect()
 }
 
 /// Parses /etc/environment as pam_env(8) does: `[export ]NAME=value`, the value possibly quoted.

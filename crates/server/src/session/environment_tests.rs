@@ -54,8 +54,21 @@ fn user_files_give_only_what_the_pattern_lets_through() {
     assert_eq!(all.len(), 4);
     let list = UserEnvironment::Matching("LANG,FOO".into());
     let some: Vec<_> = user_lines(file, &list).collect();
-    assert_eq!(some, [(&b"LANG"[..], &b"C"[..]), (b"FOO", b"a=b")]);
+    assert_eq!(some, [(&b"LANG"[..], &b"C "[..]), (b"FOO", b"a=b")]);
     assert_eq!(user_lines(file, &UserEnvironment::No).count(), 0);
+}
+
+#[test]
+fn user_files_keep_blanks_behind_values_and_bad_lines_are_told() {
+    let file = b"# c\n\n \t\nA=1 \n \tB=2\t\nnonsense\n C D\n=y\n #x\n";
+    let all: Vec<_> = user_lines(file, &UserEnvironment::Yes).collect();
+    assert_eq!(all, [(&b"A"[..], &b"1 "[..]), (b"B", b"2\t"), (b"", b"y")]);
+    assert_eq!(
+        complaints(file, "/home/ada/.ssh/environment"),
+        "Bad line 6 in /home/ada/.ssh/environment\nBad line 7 in /home/ada/.ssh/environment\n"
+    );
+    let much = complaints(&b"x\n".repeat(100_000), &"p".repeat(4000));
+    assert!(much.lines().count() == MAX_BAD_LINES && much.len() < 4096);
 }
 
 #[test]

@@ -369,6 +369,7 @@ impl SessionChannel {
         let started = if grant.password_expired {
             None
         } else {
+            warn_of_environment(&end, context);
             warn_of_home(&end, context);
             let x11 = self.x11.as_ref();
             match launch::rc_file(grant, &context.options.session, launch.is_subsystem) {
@@ -411,7 +412,9 @@ impl SessionChannel {
                 context
                     .log
                     .error(&format!("{}: {error}", launch.program.display()));
-                let words = format!("{}: {}\n", launch.program.display(), error.error);
+                let why = error.error.to_string();
+                let why = escape::system_words(&why);
+                let words = format!("{}: {why}\n", launch.program.display());
                 self.fail(words.into_bytes(), 1);
             }
         }
@@ -476,6 +479,17 @@ fn store_cookie(
         ));
     }
     None
+}
+
+/// Warns the user on the command's standard error of the lines of ~/.ssh/environment that set nothing.
+fn warn_of_environment(end: &CommandEnd, context: &Context<'_>) {
+    let Some(file) = context.environment_files().user else {
+        return;
+    };
+    let path = format!("{}/.ssh/environment", context.grant.home);
+    let words = environment::complaints(&file, &path);
+    // The pipe or terminal is empty, so the write does not block.
+    let _ = sys::io::write_all(&end.stderr, words.as_bytes());
 }
 
 /// Warns the user on the command's standard error that the home directory cannot be entered. Not in
