@@ -37,7 +37,7 @@ pub(super) fn greeting(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nologin {
     pub(super) path: &'static str,
-    /// What is shown to the user.
+    /// The text for the user.
     pub(super) text: Vec<u8>,
 }
 
