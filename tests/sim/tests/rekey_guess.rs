@@ -121,6 +121,42 @@ fn what_waits_for_new_keys_stays_below_their_limit() {
     assert!(changed >= 35, "{changed} rekeys");
 }
 
+#[test]
+fn new_keys_keep_their_limit_while_the_peers_are_on_their_way() {
+    const LIMIT: usize = 128 * 1024;
+    for compression in ["none", "zlib@openssh.com", "zstd2@fulmar.invalid"] {
+        let config = |rekey_bytes| TransportConfig {
+            rekey_bytes,
+            compression: vec![compression.into()],
+            ..TransportConfig::default()
+        };
+        let mut pair = Pair::new(config(None), config(Some(LIMIT as u64)));
+        pair.login(usize::MAX).unwrap();
+        let id = pair.open_session().unwrap();
+        pair.server.connection.rekey(0).unwrap();
+        flight(&mut pair.server, &mut pair.client);
+        flight(&mut pair.client, &mut pair.server);
+        pair.answer_server().unwrap();
+        // The server's NEWKEYS leaves, and the client's is on its way: data that cannot be compressed
+        // leaves as far as the new keys' limit, once.
+        let mut flown = 0;
+        for turn in 0..20 {
+            fill(&mut pair.server, id, &sim::noise(32 * 1024, turn + 1));
+            flown += flight(&mut pair.server, &mut pair.client);
+        }
+        assert!(flown >= LIMIT, "{compression}: {flown}");
+        // What waits to be compressed is not counted yet: at most a full queue.
+        let queue = if compression == "none" { 0 } else { 512 * 1024 };
+        let most = LIMIT + LIMIT / 2 + 48 * 1024 + queue;
+        assert!(flown <= most, "{compression}: {flown}");
+        // With the client's NEWKEYS the next exchange begins, and data follows.
+        flight(&mut pair.client, &mut pair.server);
+        pair.settle(usize::MAX).unwrap();
+        assert!(rekeyed(&mut pair.server) >= 2, "{compression}");
+        assert!(fill(&mut pair.server, id, &[4; 1024]) > 0, "{compression}");
+    }
+}
+
 /// A client that opens all permitted packets before it dispatches any.
 struct Ahead {
     connection: Connection,

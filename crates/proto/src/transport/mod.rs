@@ -503,9 +503,10 @@ impl Transport {
     }
 
     /// Returns true if bulk data may be queued now. During a rekey some may be, to follow our
-    /// NEWKEYS at once.
+    /// NEWKEYS at once; if that has used up the new keys, the rest waits for the peer's NEWKEYS.
     pub(crate) fn takes_bulk(&self) -> bool {
         self.outbound.takes_bulk(self.exchange.most_held_bulk())
+            && !self.exchange.is_spent(&self.outbound)
     }
 
     /// Bytes of bulk data that may be queued without another check; the last packet may exceed

@@ -216,6 +216,16 @@ impl Exchange {
         }
     }
 
+    /// Returns true if the new keys of an exchange that the peer has not completed have reached the limit
+    /// already: the next exchange cannot start yet, so bulk data waits. A peer that is far away would
+    /// otherwise get a window of data under each pair of keys, whatever the limit.
+    pub(super) fn is_spent(&self, outbound: &Outbound) -> bool {
+        !self.state.is_idle()
+            && !self.state.holds_output()
+            && self.session.is_some()
+            && self.limits.are_spent(outbound)
+    }
+
     /// Maximum channel data that may wait for the end of an exchange, bytes; none during the first.
     pub(super) fn most_held_bulk(&self) -> usize {
         match self.session {

@@ -58,6 +58,11 @@ impl RekeyLimits {
         self.bytes.saturating_sub(sent)
     }
 
+    /// Returns true if the keys in use have reached the limit of bytes by what was sent.
+    pub(super) fn are_spent(&self, outbound: &Outbound) -> bool {
+        outbound.bytes().is_some_and(|sent| sent >= self.bytes)
+    }
+
     /// Maximum channel data that may wait for the end of an exchange, bytes: all of it will be sent
     /// under the same new keys.
     pub(super) fn most_held_bulk(&self) -> usize {
