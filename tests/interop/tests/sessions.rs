@@ -390,6 +390,9 @@ fn a_terminated_client_has_failed_only_if_it_has_a_session() {
             std::io::Read::read_exact(output, &mut [0; 4]).expect("the server's version");
         } else {
             assert!(until(COMMAND_LIMIT, || is_listening(port)));
+            // Before it can end in this way it has to be at work: the answer to a connection shows that.
+            let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("its port");
+            let _ = std::io::Read::read(&mut stream, &mut [0]);
         }
         client.signal(signal);
         let ended = wait(&mut client.0, COMMAND_LIMIT);
