@@ -36,6 +36,9 @@ const AT_ONCE: usize = 8;
 const WORTH_OTHERS_BYTES: u64 = 1 << 20;
 /// Stack of a connection's thread, bytes: as a program's.
 const STACK_BYTES: usize = 8 << 20;
+/// Most packets that one turn sends: the connection may take them as fast as a slow disk gives them, and answers are read and
+/// progress is shown between turns.
+const PACKETS_OF_A_TURN: usize = 16;
 
 /// Signals that end a copy in order.
 const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
@@ -348,10 +351,13 @@ impl Connection {
         self.request.is_none() && self.bridge.stage() == LinkStage::LogsIn
     }
 
-    /// Writes what is to go out into packets; gives the number of bytes.
+    /// Writes what is to go out into packets, at most [`PACKETS_OF_A_TURN`]; gives the number of bytes.
     fn send(&mut self, link: usize, exchange: &mut dyn Exchange) -> usize {
         let mut sent = 0;
-        while let Some((mut buf, max)) = self.spare.take().or_else(|| self.bridge.room()) {
+        for _ in 0..PACKETS_OF_A_TURN {
+            let Some((mut buf, max)) = self.spare.take().or_else(|| self.bridge.room()) else {
+                break;
+            };
             let filled = buf.fill_with(max, |room| {
                 Ok::<usize, std::convert::Infallible>(exchange.fill(link, room))
             });
