@@ -15,7 +15,7 @@ use sys::process::{Child, ExitStatus, SpawnError};
 use super::{CommandStage, SessionChannel, reply};
 use crate::session::command::{self, CommandPlan, InternalSftp, Launch, Wanted};
 use crate::session::context::Context;
-use crate::session::environment::{self, ChannelFacts, Environment};
+use crate::session::environment::{self, ChannelFacts, Environment, EnvironmentFiles};
 use crate::session::sftp::SftpHandler;
 use crate::session::stdio::{self, CommandEnd};
 use crate::session::token::Token;
@@ -210,7 +210,8 @@ impl SessionChannel {
         let Some(file) = launch::rc_file(grant, &context.options.session, true) else {
             return self.run_next(next, driver, context);
         };
-        let environment = self.environment(original_command.as_deref(), context);
+        let files = context.environment_files();
+        let environment = self.environment(original_command.as_deref(), &files, context);
         // Under SftpRoot, Landlock denies /dev/null and the shell to every channel after the first:
         // the rc file then fails, and the channel continues.
         let started = CommandEnd::of_nobody()
@@ -335,7 +336,12 @@ impl SessionChannel {
         }
     }
 
-    fn environment(&self, original_command: Option<&[u8]>, context: &Context<'_>) -> Environment {
+    fn environment(
+        &self,
+        original_command: Option<&[u8]>,
+        files: &EnvironmentFiles,
+        context: &Context<'_>,
+    ) -> Environment {
         let facts = ChannelFacts {
             client: &self.client_environment,
             tty: self
@@ -348,12 +354,7 @@ impl SessionChannel {
             display: self.x11.as_ref().map(|x11| x11.display.as_str()),
             tunnels: context.tunnels.borrow().join(","),
         };
-        environment::build(
-            &context.grant,
-            &context.options,
-            &context.environment_files(),
-            &facts,
-        )
+        environment::build(&context.grant, &context.options, files, &facts)
     }
 
     /// Starts the rc file if there is one, else the command.
@@ -365,11 +366,12 @@ impl SessionChannel {
         context: &Context<'_>,
     ) -> io::Result<()> {
         let grant = &context.grant;
-        let environment = self.environment(launch.original_command.as_deref(), context);
+        let files = context.environment_files();
+        let environment = self.environment(launch.original_command.as_deref(), &files, context);
         let started = if grant.password_expired {
             None
         } else {
-            warn_of_environment(&end, context);
+            warn_of_environment(&files, &end, context);
             warn_of_home(&end, context);
             let x11 = self.x11.as_ref();
             match launch::rc_file(grant, &context.options.session, launch.is_subsystem) {
@@ -482,12 +484,12 @@ fn store_cookie(
 }
 
 /// Warns the user on the command's standard error of the lines of ~/.ssh/environment that set nothing.
-fn warn_of_environment(end: &CommandEnd, context: &Context<'_>) {
-    let Some(file) = context.environment_files().user else {
+fn warn_of_environment(files: &EnvironmentFiles, end: &CommandEnd, context: &Context<'_>) {
+    let Some(file) = &files.user else {
         return;
     };
     let path = format!("{}/.ssh/environment", context.grant.home);
-    let words = environment::complaints(&file, &path);
+    let words = environment::complaints(file, &path);
     // The pipe or terminal is empty, so the write does not block.
     let _ = sys::io::write_all(&end.stderr, words.as_bytes());
 }
